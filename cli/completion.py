@@ -8,12 +8,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import typer
 
-if TYPE_CHECKING:
-    from cli.options import Broker
+from cli.options import ADMIN_DEFAULT, BOOTSTRAP_DEFAULT, Broker
 
 _PATIENCE_S: Final = 2.0
 _INTERNAL: Final = "__"
@@ -67,7 +66,6 @@ def _groups(broker: Broker) -> list[str]:
 
 def _rules(ctx: typer.Context) -> list[str]:
     from cli.admin import admin_ports
-    from cli.options import ADMIN_DEFAULT
     from testkit.admin import Admin
 
     given = ctx.params
@@ -81,8 +79,6 @@ def _rules(ctx: typer.Context) -> list[str]:
 
 def _broker(ctx: typer.Context) -> Broker:
     """The cluster that the options before, or the environment, name."""
-    from cli.options import BOOTSTRAP_DEFAULT, Broker
-
     given = ctx.params
     return Broker(
         _given(given, "bootstrap_server", "ECHOLESS_BOOTSTRAP_SERVER") or BOOTSTRAP_DEFAULT,

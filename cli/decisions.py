@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from cli.option_groups import grouped
-from cli.options import AdminPort, PartitionFilter, ProducerFilter, TopicFilter
+from cli.options import AdminPort
+from cli.selection import PartitionFilter, ProducerFilter, TopicFilter
 
 if TYPE_CHECKING:
     from testkit.admin import Admin

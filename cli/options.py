@@ -7,8 +7,6 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
-from cli import completion
-
 BOOTSTRAP_DEFAULT: Final = "127.0.0.1:9092"
 
 BootstrapServer = Annotated[
@@ -75,16 +73,4 @@ class AdminPort(NamedTuple):
     command_config: AdminConfig = None
 
 
-ProducerFilter = Annotated[
-    int | None, typer.Option("--producer-id", min=0, help="Only batches of this producer.")
-]
-TopicFilter = Annotated[
-    str | None,
-    typer.Option(
-        "--topic", help="Only batches for this topic.", autocompletion=completion.topic_names
-    ),
-]
-PartitionFilter = Annotated[
-    int | None, typer.Option("--partition", min=0, help="Only batches for this partition.")
-]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]

@@ -16,14 +16,8 @@ import typer
 
 from cli.admin import AdminPorts, admin_ports, refused
 from cli.errors import CommandError
-from cli.options import (
-    ADMIN_DEFAULT,
-    AdminConfig,
-    AdminTokenFile,
-    PartitionFilter,
-    ProducerFilter,
-    TopicFilter,
-)
+from cli.options import ADMIN_DEFAULT, AdminConfig, AdminTokenFile
+from cli.selection import PartitionFilter, ProducerFilter, TopicFilter
 
 _LOOK_EVERY_S: Final = 0.05
 _LAST_MAX: Final = 3000
