@@ -99,6 +99,8 @@ class Run:
         self._dice = random.Random(options.seed)
         self.verdict = Verdict(title=f"groups, seed {options.seed}")
         self._cluster = Cluster(directory, _SETTINGS)
+        self._is_quiet = False
+        """Whether no more records come."""
         self._groups = []
         for name, kinds in options.casts.items():
             place = directory / name
@@ -121,14 +123,15 @@ class Run:
             try:
                 for group in self._groups:
                     group.start(cluster.bootstrap)
-                self._wait_for_progress(traffic)
+                self._wait_for_progress()
                 for disturb in self._plan():
                     _log.info("%s", disturb.__name__.strip("_").replace("_", " "))
                     disturb()
                     self.verdict.disturbances += 1
-                    self._wait_for_progress(traffic)
+                    self._wait_for_progress()
                 traffic.stop()
-                self._wait_for_progress(traffic)
+                self._is_quiet = True
+                self._wait_for_progress()
                 self._end(traffic)
             except AssertionError as failure:
                 self.verdict.problems.append(str(failure))
@@ -164,7 +167,7 @@ class Run:
             _log.info("pausing %s", victim.name)
             victim.pause()
         try:
-            self._wait_until_read(self._newest(), "while members are paused")
+            self._wait_for_progress("while members are paused")
         finally:
             for victim in victims:
                 victim.resume()
@@ -174,8 +177,9 @@ class Run:
         for group in self._groups:
             leaver = self._any_of(group)
             _log.info("%s leaves", leaver.name)
+            is_new = not leaver.tail.events  # SIGTERM may come before it is ready for it
             status = leaver.leave()
-            assert status == 0 or leaver.kind.gives_up, (
+            assert status == 0 or is_new or leaver.kind.gives_up, (
                 f"{leaver.name} left with status {status}: {leaver.said()}"
             )
             group.join(leaver.kind, self._cluster.bootstrap)
@@ -192,15 +196,18 @@ class Run:
         self.verdict.coordinators_killed += 1
         try:
             self._cluster.wait_until(lambda: self._coordinator(group) != coordinator)
-            self._wait_until_read(self._newest(), "without a broker")
+            self._wait_for_progress("without a broker")
         finally:
             self._cluster.start_broker(coordinator)
         self._cluster.wait_until(self._cluster.is_in_sync)
 
     def _any_of(self, group: Group, *, dies: bool = False) -> Member:
-        """One of its members. kcat is not killed: what it committed by itself it may not have written yet."""
+        """One of its members that has joined.
+
+        kcat is not killed: what it committed by itself it may not have written yet.
+        """
         able = [one for one in group.running if not (dies and one.kind.program is None)]
-        return self._dice.choice(able)
+        return self._dice.choice([one for one in able if one.tail.events] or able)
 
     def _coordinator(self, group: Group) -> int:
         """Return the group's coordinator, as soon as there is one."""
@@ -219,17 +226,17 @@ class Run:
             if (TOPIC, partition) in rows and rows[TOPIC, partition].high_watermark
         }
 
-    def _wait_for_progress(self, traffic: Traffic) -> None:
+    def _wait_for_progress(self, when: str = "in quiet times") -> None:
         """Returns when every group has read something new in every partition."""
         before = dict(self._newest())
         self._cluster.wait_until(
             lambda: (
-                traffic.is_over
+                self._is_quiet
                 or all(offset > before.get(partition, -1) for partition, offset in self._newest())
             ),
             "records flow",
         )
-        self._wait_until_read(self._newest(), "in quiet times")
+        self._wait_until_read(self._newest(), when)
 
     def _wait_until_read(self, wanted: set[tuple[int, int]], when: str) -> None:
         deadline = time.monotonic() + _PATIENCE_S
@@ -251,7 +258,7 @@ class Run:
         for group in self._groups:
             for member in group.running:
                 status = member.leave()
-                if status != 0 and not member.kind.gives_up:
+                if status != 0 and member.tail.events and not member.kind.gives_up:
                     self.verdict.problems.append(
                         f"{member.name} left with {status}: {member.said()}"
                     )

@@ -30,11 +30,6 @@ class Traffic:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    @property
-    def is_over(self) -> bool:
-        """Whether no more records come."""
-        return self._over.is_set()
-
     def start(self) -> None:
         self._thread.start()
 
