@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -37,12 +38,14 @@ class Application:
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors
             )
+        atexit.register(self._process.kill)  # for a test that fails
 
     def kill(self) -> None:
         """Sends SIGKILL, as in a crash."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+            atexit.unregister(self._process.kill)
             self._process = None
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import subprocess
@@ -98,6 +99,7 @@ class Member:
                 stdout=log if kind.program is None else said,
                 stderr=said,
             )
+        atexit.register(self._process.kill)
 
     @property
     def life(self) -> Life:
