@@ -37,7 +37,7 @@ def _window_is_ignored() -> Patches:
     """Every batch of a producer is new."""
 
     def decide(*_args: object) -> dedup.Append:
-        return dedup.Append()
+        return dedup.APPEND
 
     return [patch.object(log, "decide", decide)]
 
