@@ -77,7 +77,7 @@ class Cleaner:
             del self._uncleanable[key]
         due: list[tuple[float, Key]] = []
         for key, partition in list(self._partitions.items()):
-            if not partition.log.config.is_compacted:
+            if not partition.log.config.is_compacted or not self._is_held(key, partition):
                 continue
             found = self._look(key, partition)
             if found is not None and found.is_due:
@@ -125,7 +125,7 @@ class Cleaner:
             steady_ms=self._clock.steady_ms(),
         )
         try:
-            await self._carry_out(partition, cleaning)
+            await self._carry_out(key, partition, cleaning)
         except StalePassError:
             return False
         except AssertionError:
@@ -134,7 +134,7 @@ class Cleaner:
             logger.warning("%s is cleaned later: %s", log.name, error)
             return False
         except Exception as error:  # noqa: BLE001 - a log that cannot be cleaned must not end the cleaner
-            if self._partitions.get(key) is partition and not log.is_changing:
+            if self._is_held(key, partition) and not log.is_changing:
                 self._failed(key, error)
             return False
         finally:
@@ -146,11 +146,18 @@ class Cleaner:
         _log_pass(log.name, cleaning.report, time.monotonic() - begun_s)
         return True
 
-    async def _carry_out(self, partition: Partition, cleaning: Cleaning) -> None:
+    def _is_held(self, key: Key, partition: Partition) -> bool:
+        """Whether the partition is still this broker's: its files go once it is not."""
+        return self._partitions.get(key) is partition
+
+    async def _carry_out(self, key: Key, partition: Partition, cleaning: Cleaning) -> None:
         log, steps = partition.log, cleaning.steps()
         while (step := await self._slice(cleaning.report, steps)) is not _END:
+            if not self._is_held(key, partition):
+                await DISK.run(steps.close)
+                raise StalePassError(log.name)
             if isinstance(step, Cleaned):
-                await self._swap(partition, step)
+                await self._swap(key, partition, step)
             elif log.is_changing or log.failure is not None:
                 await DISK.run(steps.close)
                 raise StalePassError(log.name)
@@ -170,13 +177,15 @@ class Cleaner:
         await asyncio.sleep(max(pause_s, limited_s - took_s))
         return step
 
-    async def _swap(self, partition: Partition, cleaned: Cleaned) -> None:
+    async def _swap(self, key: Key, partition: Partition, cleaned: Cleaned) -> None:
         """Puts a segment in place. Raises `StalePassError`, `StorageError`."""
         log, base_offset = partition.log, cleaned.sources[0].base_offset
         try:
             swap = log.compaction.start_swap(cleaned, log.config)
             while swap is None:
                 await asyncio.sleep(_FLUSH_WAIT_S)
+                if not self._is_held(key, partition):
+                    raise StalePassError(log.name)  # noqa: TRY301
                 swap = log.compaction.start_swap(cleaned, log.config)
         except StalePassError:
             await DISK.run(partial(log.compaction.remove_leftover, base_offset))
@@ -190,7 +199,8 @@ class Cleaner:
                 self._on_failure(error)
             raise
         log.finish_swap(swap)
-        partition.mark_dirty()  # the next flush writes the new segment's indexes
+        if self._is_held(key, partition):  # no flush may look for files that are going
+            partition.mark_dirty()  # the next flush writes the new segment's indexes
 
     def _failed(self, key: Key, error: Exception) -> None:
         before = self._uncleanable.get(key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from protocol.errors import ErrorCode
 from protocol.internal_topics import CONSUMER_OFFSETS
 from protocol.record_batch import Codec, read_header
 from protocol.records import iterate_records
+from storage.compaction.swap import Cleaned, PendingSwap
 from tests.broker.handlers.one_group import commit, committed, created
 from tests.storage.compaction.keyed_log import Pair, keyed_batch
 from tests.support.in_process import Running, in_process
@@ -223,6 +224,64 @@ async def cleaned_to_disk(running: Running) -> None:
         partition.mark_dirty()
     await running.broker._flusher.flush()
     await running.broker.housekeeping.round()
+
+
+class _DiskWithDeletion:
+    """The disk's threads; once such a piece of work is done, the topic is deleted before the loop goes on."""
+
+    def __init__(self, is_awaited: Callable[[object, object], bool]) -> None:
+        self._is_awaited = is_awaited
+        self.delete: Callable[[], Awaitable[None]] | None = None
+
+    async def run(self, work: Callable[[], Any]) -> Any:
+        result = await DISK.run(work)
+        if self.delete is not None and self._is_awaited(work, result):
+            delete, self.delete = self.delete, None
+            await delete()
+        return result
+
+
+def _is_swap(work: object, _: object) -> bool:
+    return isinstance(getattr(work, "__self__", None), PendingSwap)
+
+
+@pytest.mark.parametrize(
+    "is_awaited",
+    [lambda _, result: isinstance(result, Cleaned), lambda _, result: result is None, _is_swap],
+    ids=["before the swap", "during the pass", "during the swap"],
+)
+async def test_a_topic_may_be_deleted_while_it_is_cleaned(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_awaited: Callable[[object, object], bool],
+) -> None:
+    """Files that have gone with their topic are no failure of the disk."""
+    disk = _DiskWithDeletion(is_awaited)
+    monkeypatch.setattr("broker.partitions.cleaner.DISK", disk)
+    monkeypatch.setattr("storage.compaction.cleaning.PAUSE_BYTES", 1)
+    monkeypatch.setattr("broker.partitions.cleaner._SLICE_S", 0.0)
+    async with in_process(tmp_path) as running, connected(running) as kafka:
+        broker = running.broker
+
+        async def delete() -> None:
+            topic = broker.registry.topics["u"]
+            await kafka.call("delete_topics", 1, topic_names=("u",), timeout=_seconds(5))
+            while ("u", 0) in broker.logs.logs:  # noqa: ASYNC110 - no event to wait for
+                await asyncio.sleep(0)
+            await broker.replicas.until_removed(topic)
+
+        for topic in ("t", "u"):
+            await create_topic(kafka, topic, 1, COMPACT)
+            for _ in range(30):
+                await produced(kafka, keyed_batch(pairs(1, 2)), topic)
+        await cleaned_to_disk(running)
+        disk.delete = delete
+        await broker.cleaner.clean_due()
+        await broker._flusher.flush()
+        assert disk.delete is None
+        assert broker.logs.failure is None
+        assert not broker.logs.uncleanable
+        assert len(stored(running, "t")) < 10, "the other one is cleaned"
 
 
 @pytest.mark.parametrize(
