@@ -54,7 +54,7 @@ class ClusterTopics:
 
         Internal topics are left out, and those that the client may not describe.
         """
-        names, version = sorted(self._topics.keys() - INTERNAL_TOPICS), self.version
+        names, version = list(self._topics), self.version
         matched = await in_thread(lambda: _matched(pattern, names))
         found: list[str] = []
 
@@ -93,4 +93,4 @@ def _compiled(pattern: str) -> Any:
 
 def _matched(pattern: str, names: list[str]) -> list[str]:
     matches = _compiled(pattern).fullmatch
-    return [name for name in names if matches(name)]
+    return sorted(name for name in names if name not in INTERNAL_TOPICS and matches(name))
