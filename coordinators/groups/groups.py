@@ -104,7 +104,7 @@ class Groups:
         """Forget the soft state of a group that has none left."""
         if not group.is_empty or group.pending_members or group.appends:
             return
-        if group.consumer is not None and (group.consumer.queue or group.consumer.resolving):
+        if group.consumer is not None and group.consumer.has_waiting:
             return
         stored = self.durable.groups.get(group.group_id)
         if stored is None or stored.value is None or not stored.value.members:

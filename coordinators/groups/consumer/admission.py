@@ -6,7 +6,7 @@ Invariant: a heartbeat of an earlier epoch, or of another incarnation of a membe
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from coordinators.groups.config import GroupConfig
 from coordinators.groups.consumer.assignors import ASSIGNORS
@@ -33,6 +33,7 @@ from protocol.lean_named_tuple import NamedTuple
 
 _JOINING: Final = CurrentValue(JOINS, JOINS, MemberState.STABLE, {}, {})
 _NOTHING: Final[Partitions] = frozenset()
+_FULL: Final = "The consumer group has reached its maximum capacity."
 
 
 class Refused(NamedTuple):
@@ -103,21 +104,32 @@ def _join_flaw(request: ConsumerHeartbeat) -> str | None:
     return None
 
 
+class Room(Protocol):
+    """The bounds on what all groups together hold."""
+
+    @property
+    def config(self) -> GroupConfig: ...
+
+    def has_room_for_member(self) -> bool:
+        """Whether one more member may be held."""
+
+    def has_room_for(self, more: int) -> bool:
+        """Whether so many more bytes may be held. There is always room for less."""
+
+
 class Admission:
     """Admits members to one group, and removes them."""
 
     def __init__(
         self,
-        config: GroupConfig,
+        room: Room,
         group: ConsumerGroup,
-        has_room: Callable[[int], bool],
         changed: Callable[[str, int], None],
     ) -> None:
-        """`has_room` tells whether a member of so many bytes may be held; `changed` is told of each one that comes or goes."""
-        self._config = config
+        """`changed` is told of each member that comes or goes."""
+        self._room = room
         self._group = group
         self._state = group.state
-        self._has_room = has_room
         self._changed = changed
 
     def admit(self, request: ConsumerHeartbeat) -> Admitted | Refused:
@@ -139,10 +151,9 @@ class Admission:
         if request.member_epoch != JOINS:
             return Refused(ErrorCode.UNKNOWN_MEMBER_ID, "The member is not in the group.")
         size = member_size(request.topic_names or (), request.topic_regex)
-        most = self._config.group_consumer_max_size
-        if len(self._state.members) >= most or not self._has_room(size):
-            message = "The consumer group has reached its maximum capacity."
-            return Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
+        has_room = self._room.has_room_for_member() and self._room.has_room_for(size)
+        if not has_room or len(self._state.members) >= self._room.config.group_consumer_max_size:
+            return Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, _FULL)
         self._put_member(member_id, _member(request))
         self._put_current(member_id, _JOINING)
         self._group.must_bump = True
@@ -154,6 +165,8 @@ class Admission:
     ) -> Admitted | Refused:
         current, epoch = self._state.currents[member_id], request.member_epoch
         owned, is_retry = request.owned, False
+        if not self._may_hold(known, request):
+            return Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, _FULL)
         if current.epoch == LEAVES_FOR_A_WHILE and epoch == JOINS:
             self._return(member_id, member_id, request)
             return Admitted(member_id, _NOTHING)
@@ -185,8 +198,17 @@ class Admission:
                 ErrorCode.UNRELEASED_INSTANCE_ID,
                 "Another member with the same instance id is still in the group: it has to leave first.",
             )
+        if not self._may_hold(self._state.members[holder], request):
+            return Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, _FULL)
         self._return(holder, member_id, request)
         return Admitted(member_id, _NOTHING)
+
+    def _may_hold(self, known: MemberValue, request: ConsumerHeartbeat) -> bool:
+        """Whether there is room for what the member subscribes to from now on."""
+        value = _updated(known, request)
+        before = member_size(known.topic_names, known.topic_regex)
+        more = member_size(value.topic_names, value.topic_regex) - before
+        return self._room.has_room_for(more)
 
     def _return(self, holder: str, member_id: str, request: ConsumerHeartbeat) -> None:
         """Give a static member that is back what its earlier incarnation had, and was to have."""

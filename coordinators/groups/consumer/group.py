@@ -92,6 +92,11 @@ class ConsumerGroup:
     def has_members(self) -> bool:
         return bool(self.state.members)
 
+    @property
+    def has_waiting(self) -> bool:
+        """Whether requests wait, or topics are being matched."""
+        return bool(self.queue or self.resolving)
+
     def put(self, key: ConsumerKey, value: ConsumerValue | None) -> None:
         """Change the state; the record is appended at the end of the turn."""
         if self.state.get(key) == value:

@@ -22,7 +22,7 @@ from coordinators.groups.consumer.requests import (
     ConsumerHeartbeatAnswer,
 )
 from coordinators.groups.consumer.sessions import ConsumerSessions
-from coordinators.groups.consumer.state import ConsumerState
+from coordinators.groups.consumer.state import ConsumerState, member_size
 from coordinators.groups.consumer.storing import Storing
 from coordinators.groups.consumer.topics import KnownTopics, metadata_hash
 from coordinators.groups.effects import ResolveRegex, TimerKey, TimerKind
@@ -37,6 +37,9 @@ from protocol.errors import ErrorCode
 REFRESH_MS: Final = 10_000
 """A regular expression is resolved again no sooner than this, if topics have changed."""
 _HEARTBEATS_PER_TURN: Final = 100
+_SUBSCRIPTIONS_PER_TURN: Final = 256 * 1024
+"""Bytes of subscriptions: what a turn changes is one batch, and one that is too large is refused for ever."""
+_LATE_PER_TURN: Final = 100
 
 Waiting = tuple[int, ConsumerHeartbeat]
 
@@ -142,6 +145,9 @@ class ConsumerHeartbeats:
         consumer = group.consumer if group is not None else None
         if group is None or consumer is None:
             return
+        if group.state is GroupState.DEAD:
+            self._storing.refuse_waiting(consumer)
+            return
         at_ms = self._groups.now.monotonic_ms
         consumer.resolutions[event.pattern] = Resolution(event.topics, event.version, at_ms)
         consumer.must_match = True
@@ -194,22 +200,21 @@ class ConsumerHeartbeats:
         self._storing.finish(group, consumer, answers)
 
     def _take_heartbeats(self, consumer: ConsumerGroup) -> list[Waiting]:
-        """The heartbeats that have waited longest."""
+        """The heartbeats that have waited longest, as far as their subscriptions fit one batch."""
         taken: list[Waiting] = []
+        size = 0
         for reply_id, request in list(consumer.queue.items())[:_HEARTBEATS_PER_TURN]:
             if not isinstance(request, ConsumerHeartbeat):
+                break
+            size += member_size(request.topic_names or (), request.topic_regex)
+            if taken and size > _SUBSCRIPTIONS_PER_TURN:
                 break
             self._storing.take(consumer, reply_id)
             taken.append((reply_id, request))
         return taken
 
     def _admission(self, group: Group, consumer: ConsumerGroup) -> Admission:
-        groups = self._groups
-
-        def has_room(size: int) -> bool:
-            return groups.has_room_for_member() and groups.has_room_for(size)
-
-        return Admission(groups.config, consumer, has_room, partial(self._changed, group))
+        return Admission(self._groups, consumer, partial(self._changed, group))
 
     def _changed(self, group: Group, member_id: str, change: int) -> None:
         self._groups.members += change
@@ -289,8 +294,10 @@ class ConsumerHeartbeats:
 
     def go_on(self, group: Group, consumer: ConsumerGroup) -> None:
         """Process what has waited, until something is being stored again."""
-        due, consumer.due = consumer.due, []
-        self._end_due(group, consumer, due)
+        while consumer.due and consumer.token is None and group.consumer is consumer:
+            due = consumer.due[:_LATE_PER_TURN]
+            del consumer.due[:_LATE_PER_TURN]
+            self._end_due(group, consumer, due)
         while consumer.queue and consumer.token is None and group.consumer is consumer:
             heartbeats = self._take_heartbeats(consumer)
             if heartbeats:

@@ -18,7 +18,7 @@ class ConsumerSessions:
         """Begin the session anew; and the time to give up partitions, if the member has been given other ones to."""
         session = group.sessions.setdefault(member_id, Session())
         now_ms = self._groups.now.monotonic_ms
-        session.deadline_ms = now_ms + self._groups.config.group_consumer_session_timeout_ms
+        session.deadline_ms = self._deadline_ms()
         if session.timer_ms is None:
             self._set_timer(group, member_id, session)
         current, key = group.state.currents[member_id], _revocation_key(group, member_id)
@@ -32,6 +32,12 @@ class ConsumerSessions:
             session.revoke_by_ms = now_ms + max(timeout_ms, 0)
             self._groups.set_timer(key, session.revoke_by_ms)
 
+    def prolong(self, group: ConsumerGroup, member_id: str) -> None:
+        """Begin the session anew for a heartbeat that waits or is refused because something is being stored."""
+        session = group.sessions.get(member_id)
+        if session is not None:
+            session.deadline_ms = self._deadline_ms()
+
     def has_ended(self, group: ConsumerGroup, key: TimerKey) -> bool:
         """Whether the member of a timer that has fired is late; else the timer is set again."""
         session = group.sessions.get(key.member_id)
@@ -39,7 +45,9 @@ class ConsumerSessions:
             return False
         now_ms = self._groups.now.monotonic_ms
         if key.kind is TimerKind.REVOCATION:
-            return session.revoke_by_ms is not None and now_ms >= session.revoke_by_ms
+            has_to = group.state.currents[key.member_id].state is MemberState.UNREVOKED_PARTITIONS
+            by_ms = session.revoke_by_ms
+            return has_to and by_ms is not None and now_ms >= by_ms
         session.timer_ms = None
         if now_ms >= session.deadline_ms:
             return True
@@ -68,6 +76,10 @@ class ConsumerSessions:
                 self._groups.cancel_timer(_session_key(group, member_id))
             if session.revoke_by_ms is not None:
                 self._groups.cancel_timer(_revocation_key(group, member_id))
+
+    def _deadline_ms(self) -> int:
+        timeout_ms = self._groups.config.group_consumer_session_timeout_ms
+        return self._groups.now.monotonic_ms + timeout_ms
 
     def _set_timer(self, group: ConsumerGroup, member_id: str, session: Session) -> None:
         session.timer_ms = session.deadline_ms

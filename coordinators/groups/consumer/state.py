@@ -38,6 +38,8 @@ from protocol.consumer_offsets.keys import (
 
 _PARTITION_BYTES: Final = 120
 """The memory of a partition in an assignment, nearly enough."""
+_TEXT_BYTES: Final = 64
+"""The memory of a text besides its characters."""
 _READERS: Final[Mapping[type[ConsumerKey], Callable[[bytes], ConsumerValue]]] = {
     EpochKey: read_epoch,
     MemberKey: read_member,
@@ -185,8 +187,8 @@ def consumer_value_size(value: ConsumerValue | None) -> int:
 
 def member_size(names: tuple[str, ...], regex: str | None) -> int:
     """The memory that a subscription takes, nearly enough."""
-    return sum(map(_text_size, names)) + _text_size(regex or "")
+    return sum(map(_text_size, names)) + (_text_size(regex) if regex else 0)
 
 
 def _text_size(text: str) -> int:
-    return len(text) if text.isascii() else 4 * len(text)
+    return _TEXT_BYTES + (len(text) if text.isascii() else 4 * len(text))

@@ -7,10 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Final
 
 from coordinators.groups.answers import GroupAnswer, refusal
 from coordinators.groups.append_errors import group_code
 from coordinators.groups.consumer.group import ConsumerGroup
+from coordinators.groups.consumer.requests import (
+    JOINS,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatAnswer,
+)
 from coordinators.groups.consumer.sessions import ConsumerSessions
 from coordinators.groups.consumer.state import ConsumerState
 from coordinators.groups.group import Group
@@ -24,6 +30,10 @@ from protocol.errors import ErrorCode
 
 Answers = Sequence[tuple[int, GroupRequest, GroupAnswer]]
 CONSUMER_TYPE = "consumer"
+_TOO_LARGE: Final = (
+    "The change takes more bytes than one batch may have: let members subscribe to fewer topics by name, "
+    "or raise max.message.bytes of __consumer_offsets."
+)
 
 
 class Storing:
@@ -52,6 +62,8 @@ class Storing:
         consumer = group.consumer if group is not None else None
         if consumer is None or consumer.token is None:
             return False
+        if isinstance(request, ConsumerHeartbeat) and request.member_epoch >= JOINS:
+            self._sessions.prolong(consumer, request.member_id)
         if consumer.is_in_doubt:
             self._refuse(reply_id, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         else:
@@ -98,7 +110,7 @@ class Storing:
         if not changes:
             for reply_id, _, answer in answers:
                 self._groups.reply(reply_id, answer)
-            if not self._is_stored(group) and not consumer.has_members and not consumer.resolving:
+            if not (self._is_stored(group) or consumer.has_members or consumer.has_waiting):
                 group.consumer = None
             return
         records: list[Record] = []
@@ -139,23 +151,37 @@ class Storing:
         if code is ErrorCode.NONE:
             return
         self._groups.note(f"a change of group {shown(group.group_id)} was not stored: {code.name}")
+        if code is ErrorCode.MESSAGE_TOO_LARGE:
+            self._groups.note(f"group {shown(group.group_id)}: {_TOO_LARGE}")
         answers, consumer.answers = consumer.answers, []
         for reply_id, request, _ in answers:
-            self._refuse(reply_id, request, group_code(code))
-        for reply_id in list(consumer.queue):
-            request = self.take(consumer, reply_id)
-            self._refuse(reply_id, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            if code is ErrorCode.MESSAGE_TOO_LARGE and isinstance(request, ConsumerHeartbeat):
+                refused = ConsumerHeartbeatAnswer(group_code(code), _TOO_LARGE)
+                self._groups.reply(reply_id, refused)
+            else:
+                self._refuse(reply_id, request, group_code(code))
+        self._refuse_queued(consumer)
         if consumer.token is not None and self._groups.may_commit(consumer.token):
             consumer.is_in_doubt = True
         else:
             self._undo(group, consumer)
 
-    def _undo(self, group: Group, consumer: ConsumerGroup) -> None:
-        for pattern in list(consumer.resolving):
-            self.unpark_resolved(consumer, pattern)
+    def refuse_waiting(self, consumer: ConsumerGroup) -> None:
+        """Refuse all requests that wait: what they wait for is no more."""
+        self._unpark_all(consumer)
+        self._refuse_queued(consumer)
+
+    def _refuse_queued(self, consumer: ConsumerGroup) -> None:
         for reply_id in list(consumer.queue):
             request = self.take(consumer, reply_id)
             self._refuse(reply_id, request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _unpark_all(self, consumer: ConsumerGroup) -> None:
+        for pattern in list(consumer.resolving):
+            self.unpark_resolved(consumer, pattern)
+
+    def _undo(self, group: Group, consumer: ConsumerGroup) -> None:
+        self.refuse_waiting(consumer)
         self._groups.members -= len(consumer.state.members)
         for member_id in list(consumer.sessions):
             self._sessions.end(consumer, member_id)
@@ -183,6 +209,7 @@ class Storing:
         if consumer.becomes_classic:
             group.consumer = None
             group.generation_id = consumer.state.number
+            self._unpark_all(consumer)
             for reply_id in list(consumer.queue):
                 self.dispatch(reply_id, self.take(consumer, reply_id))
         return consumer

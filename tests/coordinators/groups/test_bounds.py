@@ -19,6 +19,7 @@ from coordinators.groups.requests import (
 )
 from coordinators.groups.usage import total
 from protocol.errors import ErrorCode
+from tests.coordinators.groups.consumers import GROUP, ConsumerShell
 from tests.coordinators.groups.shell import RANGE, Shell
 
 LONG = "x" * 1_025
@@ -95,6 +96,60 @@ def test_metadata_of_all_members_together_is_bounded(config):
     assert refused(shell, member_id=member_id, protocols=larger) is (
         ErrorCode.GROUP_MAX_SIZE_REACHED
     )
+
+
+def test_subscriptions_of_the_consumer_protocol_are_bounded():
+    """Names take memory besides their characters; those that a member changes later count as well."""
+    shell = ConsumerShell(GroupConfig(bytes_max=20_000))
+    names = tuple(f"{n:04}" for n in range(1_000))
+    assert shell.code("m1", 0, topics=names) is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert shell.code("m1", 0, topics=("t",)) is ErrorCode.NONE
+    assert shell.code("m1", 1, topics=names) is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert shell.code("m1", 1, topics=("u",)) is ErrorCode.NONE
+    assert shell.describe().members[0].value.topic_names == ("u",)
+
+
+def batch_sizes(shell: Shell) -> list[int]:
+    """The sizes of the appends from now on; each is committed."""
+    sizes = []
+    while shell.held:
+        records = shell.held[0].records
+        sizes.append(sum(len(key) + len(value or b"") for key, value in records))
+        shell.commit()
+    return sizes
+
+
+def test_members_that_join_at_once_are_stored_in_batches():
+    """Their subscriptions together would not fit one: it would be refused, whenever they try."""
+    shell = ConsumerShell()
+    shell.holds_appends = True
+    names = tuple(f"{n:030}" for n in range(1_000))
+    for n in range(60):
+        shell.send(shell.heartbeat_request(f"m{n}", 0, topics=names))
+    assert max(batch_sizes(shell)) < 1 << 19
+    assert shell.coordinator.member_count == 60
+
+
+def test_members_whose_sessions_end_at_once_are_removed_in_batches():
+    """After a coordinator has moved, say."""
+    shell = ConsumerShell()
+    for n in range(200):
+        shell.beat(f"{n:0600}", 0, topics=("none",))
+    shell.pass_time(40_000)
+    shell.load()
+    shell.holds_appends = True
+    shell.pass_time(45_000)
+    assert max(batch_sizes(shell)) < 1 << 18
+    assert shell.describe().state == "Empty"
+
+
+def test_a_change_that_does_not_fit_a_batch_is_refused_with_the_remedy():
+    shell = ConsumerShell()
+    shell.holds_appends = True
+    reply = shell.send(shell.heartbeat_request("m1", 0))
+    shell.refuse(ErrorCode.MESSAGE_TOO_LARGE)
+    assert "max.message.bytes of __consumer_offsets" in shell.answers[reply].message
+    assert any("max.message.bytes" in note and GROUP in note for note in shell.notes)
 
 
 def test_groups_are_bounded():

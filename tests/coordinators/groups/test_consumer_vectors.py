@@ -173,6 +173,19 @@ def test_a_static_member_that_stays_away_is_removed(shell):
     assert shell.code("m1", 1, instance_id="i") == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_a_static_member_that_is_away_has_nothing_to_give_up(shell):
+    """It goes while it is to give up partitions: what runs on is its session, not the time for that."""
+    t = shell.topics.ids
+    shell.beat("m1", 0, instance_id="i", rebalance_timeout_ms=10_000)
+    shell.beat("m2", 0)
+    shell.beat("m1", 1, t("t"), instance_id="i")
+    assert any(key.kind is TimerKind.REVOCATION for key in shell.timers)
+    shell.beat("m1", -2, instance_id="i")
+    shell.pass_time(20_000)
+    assert shell.assigned()["m1"] == t("t", 0, 1, 2)
+    assert shell.code("m3", 0, instance_id="i") == 0
+
+
 def test_a_static_member_that_is_away_is_not_answered_under_its_old_epoch(shell):
     """Only one that joins again is back."""
     t = shell.topics.ids("t")
@@ -434,6 +447,46 @@ def test_a_member_that_gives_up_waiting_for_its_topics_is_not_added(shell):
     assert not shell.live
 
 
+def test_members_that_wait_for_topics_are_answered_when_the_group_becomes_a_classic_one(shell):
+    """They are told what is in their way."""
+    shell.holds_regexes = True
+    waiting = shell.send(shell.heartbeat_request("m1", 0, topic_regex="t"))
+    shell.join(requires_known_member_id=False)
+    shell.holds_regexes = False
+    shell.resolve_all()
+    assert shell.answers[waiting].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_members_that_wait_for_topics_are_answered_when_the_group_is_deleted(shell):
+    """They would join a group whose records are being removed."""
+    shell.beat("m0", 0)
+    shell.beat("m0", -1)
+    shell.holds_regexes = shell.holds_appends = True
+    waiting = shell.send(shell.heartbeat_request("m1", 0, topic_regex="t"))
+    deleted = shell.send(DeleteGroup(GROUP))
+    shell.holds_regexes = shell.holds_appends = False
+    shell.resolve_all()
+    assert shell.answers[waiting].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    shell.commit_all()
+    assert shell.answers[deleted].error_code == 0
+    assert shell.describe().error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert shell.code("m1", 0) == 0
+    shell.pass_time(SESSION_MS)
+    assert shell.describe().state == "Empty"
+
+
+def test_all_members_that_wait_for_topics_are_answered_when_none_may_join():
+    """More than one turn takes."""
+    shell = ConsumerShell(GroupConfig(members_max=0))
+    shell.holds_regexes = True
+    requests = [shell.heartbeat_request(f"m{n}", 0, topic_regex="t") for n in range(150)]
+    waiting = [shell.send(one) for one in requests]
+    shell.resolve_all()
+    codes = {shell.answers[one].error_code for one in waiting}
+    assert codes == {ErrorCode.GROUP_MAX_SIZE_REACHED}
+    assert not shell.live
+
+
 # --- coming back, bounds, failures
 
 
@@ -538,6 +591,25 @@ def test_a_timer_that_fires_while_something_is_stored_is_not_forgotten(pair):
     pair.holds_appends = False
     pair.commit_all()
     assert pair.assigned().keys() == {"m1"}
+
+
+@pytest.mark.parametrize("is_in_doubt", [False, True])
+def test_heartbeats_that_wait_for_what_is_stored_keep_the_session(pair, is_in_doubt):
+    """Those that are refused meanwhile do so, too: slow replicas are not the members' fault."""
+    pair.holds_appends = True
+    pair.send(pair.heartbeat_request("m1", 2, topics=("t", "u")))
+    if is_in_doubt:
+        code = ErrorCode.REQUEST_TIMED_OUT
+        pair.step(AppendFailed(pair.held[0].token, code, may_commit=True))
+    for _ in range(3):
+        pair.pass_time(SESSION_MS // 2)
+        pair.send(pair.heartbeat_request("m1", 2))
+        pair.send(pair.heartbeat_request("m2", 2))
+    pair.holds_appends = False
+    pair.commit_all()
+    assert pair.assigned().keys() == {"m1", "m2"}
+    pair.pass_time(SESSION_MS)
+    assert pair.describe().state == "Empty"
 
 
 def test_a_new_coordinator_goes_on_with_what_is_stored(shell):
