@@ -54,6 +54,20 @@ def problems(
     return judge(Evidence(PRODUCED, lives, stored, committed)).problems
 
 
+def test_kcat_may_drop_one_record_at_its_end_and_no_other_client_may() -> None:
+    """The record after the last one that it printed: it is committed."""
+    second = [Assigned(9, 2, (0,)), Read(0, 3, 13)]
+    found = []
+    for logs_commits in (True, False):
+        lives = [Life("a", FIRST, logs_commits=logs_commits), Life("b", second, says_all=False)]
+        found.append(judge(Evidence(PRODUCED, lives, STORED)).problems)
+    assert "partition 0 offset 2 reached no member" in found[0]
+    assert found[1] == []
+    lives = [Life("a", FIRST[:2], logs_commits=False), Life("b", second, says_all=False)]
+    dropped_two = judge(Evidence(PRODUCED, lives, STORED)).problems
+    assert dropped_two == ["partition 0 offset 2 reached no member"]
+
+
 def test_a_group_without_fault_is_acquitted() -> None:
     """One member follows the other where it committed; a repeat of what was not committed is no fault."""
     assert problems(committed=[{0: 2}, {0: 4}]) == []
