@@ -12,12 +12,13 @@ from broker.network.turns import work_in_turns
 from coordinators.groups.answers import (
     NO_OFFSET,
     DescribeAnswer,
-    DescribedMember,
     OffsetFetchAnswer,
 )
+from coordinators.groups.consumer.requests import ConsumerDescribe, ConsumerDescribeAnswer
 from coordinators.groups.requests import DescribeGroup, OffsetFetch
 from protocol.consumer_assignment import Partition, assigned_partitions
 from protocol.errors import ErrorCode
+from protocol.lean_named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from coordinators.groups.requests import GroupRequest
@@ -30,13 +31,12 @@ async def group_document(
 
     `end` and `lag` are null for a partition that this broker does not hold. Raises `RefusalError`.
     """
-    described: DescribeAnswer = await _ask(broker, DescribeGroup(name))
+    described = await _described(broker, name)
     fetched: OffsetFetchAnswer = await _ask(broker, OffsetFetch(name, None))
-    for answer in (described, fetched):
-        _check(name, answer.error_code)
+    _check(name, fetched.error_code)
     members, holders = [], dict[Partition, str]()
-    for one in described.members:
-        held = [place for place in assigned_partitions(one.assignment) if is_shown(place[0])]
+    for one, places in described.members:
+        held = [place for place in places if is_shown(place[0])]
         holders.update(dict.fromkeys(held, one.member_id))
         members.append(_member(one, held))
     committed = {
@@ -53,18 +53,69 @@ async def group_document(
         "group": name,
         "state": described.state,
         "protocol_type": described.protocol_type,
-        "protocol": described.protocol_name,
+        "protocol": described.protocol,
         "members": members,
         "partitions": rows,
     }
 
 
-def _member(member: DescribedMember, held: list[Partition]) -> dict[str, Any]:
+class _Member(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+
+
+class _Described(NamedTuple):
+    """A group of either protocol."""
+
+    state: str
+    protocol_type: str
+    protocol: str
+    members: list[tuple[_Member, list[Partition]]]
+    """Each with the partitions that it has."""
+
+
+async def _described(broker: BrokerView, name: str) -> _Described:
+    """Raises `RefusalError`."""
+    answer: DescribeAnswer = await _ask(broker, DescribeGroup(name))
+    if answer.error_code is ErrorCode.GROUP_ID_NOT_FOUND:
+        return await _described_consumers(broker, name)
+    _check(name, answer.error_code)
+    members = [
+        (
+            _Member(one.member_id, one.group_instance_id, one.client_id, one.client_host),
+            list(assigned_partitions(one.assignment)),
+        )
+        for one in answer.members
+    ]
+    return _Described(answer.state, answer.protocol_type, answer.protocol_name, members)
+
+
+async def _described_consumers(broker: BrokerView, name: str) -> _Described:
+    """The same of a group of the consumer protocol, whose protocol is its assignor. Raises `RefusalError`."""
+    answer: ConsumerDescribeAnswer = await _ask(broker, ConsumerDescribe(name))
+    _check(name, answer.error_code)
+    ids = {topic_id for one in answer.members for topic_id, _ in one.assigned}
+    names = broker.groups.topic_names(ids)
+    members = [
+        (
+            _Member(
+                one.member_id, one.value.instance_id, one.value.client_id, one.value.client_host
+            ),
+            sorted((names[topic], index) for topic, index in one.assigned if topic in names),
+        )
+        for one in answer.members
+    ]
+    return _Described(answer.state, "consumer", answer.assignor, members)
+
+
+def _member(member: _Member, held: list[Partition]) -> dict[str, Any]:
     return {
         "member_id": member.member_id,
-        "group_instance_id": member.group_instance_id,
+        "group_instance_id": member.instance_id,
         "client_id": member.client_id,
-        "host": member.client_host,
+        "host": member.host,
         "partitions": [{"topic": topic, "partition": index} for topic, index in held],
     }
 

@@ -15,7 +15,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.internal_topics import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from coordinators.groups.consumer.requests import MayDescribe
 
@@ -46,6 +46,11 @@ class ClusterTopics:
         if topic is None:
             return None
         return KnownTopic(topic.topic_id.bytes, topic.partition_count)
+
+    def names_of(self, topic_ids: Collection[bytes]) -> dict[bytes, str]:
+        """The names of these topics, by id; those that were deleted have none."""
+        known = ((topic.topic_id.bytes, name) for name, topic in self._topics.items())
+        return {topic_id: name for topic_id, name in known if topic_id in topic_ids}
 
     async def matching(
         self, pattern: str, may_describe: MayDescribe

@@ -153,6 +153,10 @@ class Groups:
         count = self.topic.partition_count
         return None if count is None else self.shards.get(partition_of_group(group_id, count))
 
+    def topic_names(self, topic_ids: Collection[bytes]) -> dict[bytes, str]:
+        """The names of these topics, by id; those that were deleted have none."""
+        return self._topics.names_of(topic_ids)
+
     def new_member_uuid(self) -> str:
         """For the id of a new member."""
         return str(self._new_uuid())

@@ -1,0 +1,47 @@
+"""One group at the admin port, of either protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from broker.admin.group_documents import group_document
+from coordinators.groups.consumer.requests import ConsumerDescribe
+from coordinators.groups.requests import CommittedPartition as Row
+from coordinators.groups.requests import DescribeGroup, GroupRequest, OffsetCommit, OffsetFetch
+from tests.broker.admin.fake_broker import FakeBroker, FakeGroups
+from tests.coordinators.groups.consumers import GROUP, ConsumerShell
+
+
+class PureGroups(FakeGroups):
+    """Answers by a coordinator without a broker."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shell = ConsumerShell(orders=2, gone=1)
+
+    def ask(self, request: GroupRequest) -> Any:
+        assert isinstance(request, DescribeGroup | ConsumerDescribe | OffsetFetch)
+        return self.shell.ask(request)
+
+    def topic_names(self, topic_ids: Collection[bytes]) -> Mapping[bytes, str]:
+        known = {self.shell.topics.find(name).topic_id: name for name in self.shell.topics.names()}
+        return {one: known[one] for one in topic_ids if one in known}
+
+
+async def test_a_group_of_the_consumer_protocol_is_shown_with_its_members() -> None:
+    """What they have of a topic that was deleted has no name, and is left out."""
+    broker: Any = FakeBroker()
+    broker.groups = groups = PureGroups()
+    groups.shell.beat("m1", 0, topics=("gone", "orders"), instance_id="i")
+    rows = (Row("orders", 0, 4),)
+    groups.shell.ask(OffsetCommit(GROUP, 1, "m1", None, rows, knows_missing_groups=True))
+    groups.shell.topics.delete("gone")
+    found = await group_document(broker, GROUP, lambda _: True)
+    assert (found["state"], found["protocol_type"]) == ("Stable", "consumer")
+    assert found["protocol"] == "uniform"
+    (member,) = found["members"]
+    assert (member["member_id"], member["group_instance_id"]) == ("m1", "i")
+    assert [one["partition"] for one in member["partitions"]] == [0, 1]
+    lags = [(one["partition"], one["lag"], one["member_id"]) for one in found["partitions"]]
+    assert lags == [(0, 5, "m1"), (1, None, "m1")]
