@@ -30,7 +30,7 @@ class PureGroups(FakeGroups):
 
 
 async def test_a_group_of_the_consumer_protocol_is_shown_with_its_members() -> None:
-    """What they have of a topic that was deleted has no name, and is left out."""
+    """A topic that was deleted has no name, and is left out."""
     broker: Any = FakeBroker()
     broker.groups = groups = PureGroups()
     groups.shell.beat("m1", 0, topics=("gone", "orders"), instance_id="i")
