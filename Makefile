@@ -13,13 +13,16 @@ serve: $(VENV)/.installed
 	$(VENV)/bin/echoless serve
 
 # The quick tests sync files thousands of times: they are kept in memory where 1 GB of it may be used for files.
-IN_MEMORY := $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 1000000 { print "TMPDIR=/dev/shm" }')
+# Each run has a directory of its own, which no other run knows of and which it removes, however it ends.
+IN_MEMORY := $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 1000000 { print "/dev/shm" }')
+IN_OWN_DIRECTORY := own=$$(mktemp -d -p "$(IN_MEMORY)" echoless-XXXXXX) || exit; trap 'rm -rf "$$own"' EXIT; \
+	trap 'exit 130' INT; trap 'exit 143' TERM; TMPDIR=$$own
 
 check: $(VENV)/.installed-dev
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
-	$(IN_MEMORY) $(PYTHON) -m pytest -q -n 2 --hypothesis-profile=quick -o tmp_path_retention_policy=failed -m "not slow and not kafka and not clients and not crash and not cluster and not spark and not browser"
+	$(IN_OWN_DIRECTORY) $(PYTHON) -m pytest -q -n 2 --hypothesis-profile=quick -o tmp_path_retention_policy=failed -m "not slow and not kafka and not clients and not crash and not cluster and not spark and not browser"
 
 test: $(VENV)/.installed-dev
 	$(PYTHON) -m tests.toolchain

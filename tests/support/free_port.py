@@ -12,13 +12,14 @@ import functools
 import os
 import random
 import socket
-import tempfile
 from pathlib import Path
 from typing import Final
 
 _PORTS: Final = range(20_000, 32_000)
 """Below Linux's ephemeral range, so no outgoing connection takes a port between two starts."""
 _TRIES: Final = 1000
+_CLAIMS_IN: Final = Path("/tmp")
+"""Not TMPDIR, which each run of `make check` has for itself."""
 _RANDOM: Final = random.SystemRandom()
 _given: Final[set[int]] = set()
 """The ports of this process, which its own locks do not keep from it."""
@@ -46,7 +47,7 @@ def _claim(port: int) -> bool:
 @functools.cache
 def _claims() -> int:
     """The file of claims; open as long as the process, because closing it would give them up."""
-    path = Path(tempfile.gettempdir()) / f"echoless-test-ports-{os.getuid()}"
+    path = _CLAIMS_IN / f"echoless-test-ports-{os.getuid()}"
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
