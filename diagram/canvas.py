@@ -6,9 +6,12 @@ is 0.6 of its size wide in every usual font, other text is assumed wider than it
 
 from __future__ import annotations
 
+import re
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
+_NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that no XML file may contain; clients may use them in their names."""
 _MONOSPACE: Final = 0.602
 _PROPORTIONAL: Final = 0.58
 _CAPITAL: Final = 0.7
@@ -35,13 +38,13 @@ class Canvas:
     ) -> None:
         """A line of text whose base line begins (ends, has its middle) at `x`."""
         where = "" if anchor == "start" else f' text-anchor="{anchor}"'
-        self._add(f'<text x="{_n(x)}" y="{_n(y)}"{_class(classes)}{where}>{escape(text)}</text>')
+        self._add(f'<text x="{_n(x)}" y="{_n(y)}"{_class(classes)}{where}>{_escaped(text)}</text>')
 
     def fitted_text(self, x: float, y: float, text: str, classes: str, width: float) -> None:
         """Text with exactly this width, in whatever font."""
         self._add(
             f'<text x="{_n(x)}" y="{_n(y)}"{_class(classes)} textLength="{_n(width)}" '
-            f'lengthAdjust="spacingAndGlyphs">{escape(text)}</text>'
+            f'lengthAdjust="spacingAndGlyphs">{_escaped(text)}</text>'
         )
 
     def line(self, x1: float, y1: float, x2: float, y2: float, classes: str) -> None:
@@ -79,9 +82,9 @@ class Canvas:
         return "\n".join(
             [
                 head,
-                f'<title id="title">{escape(title)}</title>',
-                f'<desc id="description">{escape(description)}</desc>',
-                f"<style>{escape(style)}</style>",
+                f'<title id="title">{_escaped(title)}</title>',
+                f'<desc id="description">{_escaped(description)}</desc>',
+                f"<style>{_escaped(style)}</style>",
                 '<rect width="100%" height="100%" rx="8" class="paper"/>',
                 *self._elements,
                 "</svg>\n",
@@ -94,6 +97,10 @@ class Canvas:
 
 def _class(classes: str) -> str:
     return f" class={quoteattr(classes)}" if classes else ""
+
+
+def _escaped(text: str) -> str:
+    return escape(_NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text))
 
 
 def _n(number: float) -> str:

@@ -13,6 +13,7 @@ from typing import Final
 
 from diagram.lives import Connection, Event, connection_of
 from diagram.steps import Line
+from diagram.wording import name_text
 
 _Identity = tuple[str, int, str]
 """Client id (or address), producer id and principal; -1 for a request without a producer id."""
@@ -94,7 +95,7 @@ def _line(identity: _Identity, connection: Connection | None) -> Line:
     name, producer_id, principal = identity
     details = [] if producer_id == NO_PRODUCER else [f"producer id {producer_id}"]
     if principal != _ANONYMOUS:
-        details.append(principal)
+        details.append(name_text(principal))
     if connection is not None:
         details.append(f"connection {connection[-1]}")
-    return Line(name, ", ".join(details))
+    return Line(name_text(name), ", ".join(details))

@@ -23,7 +23,7 @@ from diagram.steps import (
 )
 from diagram.style import stylesheet
 from diagram.verdicts import draw_verdicts
-from diagram.wording import counts_text, fate_text, folded_text, has_answer
+from diagram.wording import counts_text, fate_text, folded_text, has_answer, partition_text
 
 _MARGIN: Final = 24
 _HEAD_TOP: Final = 74
@@ -129,7 +129,7 @@ class _Picture:
             for one in self._diagram.stored
             if one.batch[:2] == place
         ]
-        name = f"{place[0]}-{place[1]}"
+        name = partition_text(*place)
         self._canvas.text(_MARGIN, y + 13, name, "number")
         x = _MARGIN + max(text_width(name, is_number=True) + 16, 80)
         rest = len(items) - _STORED_SHOWN_MAX

@@ -42,6 +42,8 @@ _ACTIONS: Final = {
 }
 
 
+_NAME_MAX: Final = 40
+_NAME_END: Final = 14
 _ERRORS: Final = {"error", "error_after", "deny"}
 
 
@@ -153,7 +155,19 @@ def place_text(sent: Sent, diagram: Diagram) -> str:
     """The batch's partition, if the diagram has more than one."""
     if len(diagram.partitions) == 1:
         return ""
-    return f"{sent.batch.topic}-{sent.batch.partition}"
+    return partition_text(sent.batch.topic, sent.batch.partition)
+
+
+def partition_text(topic: str, partition: int) -> str:
+    """`orders-0`."""
+    return f"{name_text(topic)}-{partition}"
+
+
+def name_text(name: str) -> str:
+    """A name that clients chose; of a very long one, both ends, so that it does not stretch the picture."""
+    if len(name) <= _NAME_MAX:
+        return name
+    return f"{name[: _NAME_MAX - _NAME_END - 1]}\N{HORIZONTAL ELLIPSIS}{name[-_NAME_END:]}"
 
 
 def sent_text(sent: Sent, diagram: Diagram) -> str:
@@ -174,7 +188,7 @@ def folded_text(folded: Folded) -> str:
 
 def counts_text(diagram: Diagram) -> str:
     """The run in one line: where, how many requests, how many faults."""
-    places = ", ".join(f"{topic}-{partition}" for topic, partition in diagram.partitions[:4])
+    places = ", ".join(partition_text(*one) for one in diagram.partitions[:4])
     rest = len(diagram.partitions) - 4
     requests = sum(_requests(step) for step in diagram.steps)
     faults = sum(len(step.faults) for step in diagram.steps if isinstance(step, Exchange))

@@ -172,3 +172,25 @@ def test_nothing_recorded_is_still_a_picture() -> None:
     """A run without events has no steps, and breaks nothing."""
     assert render_mermaid([]).startswith("sequenceDiagram\n")
     ET.fromstring(render_svg([]))
+
+
+def test_no_client_id_makes_the_picture_unreadable() -> None:
+    """XML allows no control character, not even as an entity: one would spoil the picture for everyone."""
+    recording = Recording(client_id="a\x00b\x1b\uffff\ud800c")
+    recording.append(A)
+    (name,) = (
+        one for one in _texts(render_svg(recording.events)) if "\N{REPLACEMENT CHARACTER}" in one
+    )
+    assert name == "a\N{REPLACEMENT CHARACTER}b" + 3 * "\N{REPLACEMENT CHARACTER}" + "c"
+
+
+def test_a_very_long_name_is_shortened_in_its_middle() -> None:
+    """It would move everything else out of sight; its beginning and its end tell most names apart."""
+    recording = Recording(client_id="app-" + "x" * 200 + "-7")
+    recording.append(A)
+    wide = re.search(r'width="(\d+)', render_svg(recording.events))
+    assert wide is not None
+    assert int(wide[1]) < 1000
+    assert "app-" + "x" * 21 + "\N{HORIZONTAL ELLIPSIS}" + "x" * 12 + "-7" in _texts(
+        render_svg(recording.events)
+    )
