@@ -50,7 +50,11 @@ class ConsoleFiles:
 
     def routes(self) -> list[web.RouteDef]:
         """The routes of the methods below."""
-        return [web.get(PATH, self.page), web.get(PATH + "/{name}", self.file)]
+        return [
+            web.get(PATH, self.page),
+            *(web.get(f"{PATH}/{name}", _lead_to_page) for name in ("", START_PAGE)),
+            web.get(PATH + "/{name}", self.file),
+        ]
 
     async def page(self, request: web.Request) -> web.Response:
         """The page itself."""
@@ -81,6 +85,11 @@ def is_console(path: str) -> bool:
 def wants_page(request: web.Request) -> bool:
     """Whether a person's browser asks, which shows pages better than JSON."""
     return "text/html" in request.headers.get(hdrs.ACCEPT, "")
+
+
+async def _lead_to_page(_: web.Request) -> web.Response:
+    """Sends a browser to the one address from which the page finds its files."""
+    return web.Response(status=HTTPStatus.FOUND, headers={hdrs.LOCATION: PATH})
 
 
 def _read_all() -> dict[str, _File]:

@@ -23,7 +23,9 @@ async def test_a_browser_is_led_to_the_console(admin: AdminClient) -> None:
     assert "/console" in document["paths"]
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in DIRECTORY.iterdir()))
+@pytest.mark.parametrize(
+    "name", sorted(path.name for path in DIRECTORY.iterdir() if path.name != "index.html")
+)
 async def test_each_file_is_served_and_not_sent_again(admin: AdminClient, name: str) -> None:
     url = f"{admin.url}/console/{name}"
     async with admin.session.get(url) as answer:
@@ -46,6 +48,13 @@ async def test_the_page_may_load_and_contact_its_own_port_alone(admin: AdminClie
     async with admin.session.get(admin.url + "/topics") as answer:
         assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'")
         assert answer.headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize("path", ["/console/", "/console/index.html"])
+async def test_other_addresses_of_the_page_lead_to_it(admin: AdminClient, path: str) -> None:
+    """Its files have relative addresses, which are right at one place only."""
+    async with admin.session.get(admin.url + path, allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Location"]) == (302, "/console")
 
 
 @pytest.mark.parametrize("name", ["nothing.js", "..%2fguard.py", "__init__.py"])
