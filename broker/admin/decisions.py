@@ -74,6 +74,7 @@ class DecisionPages:
         selection = read_selection(request.query, caller.may_see)
         if is_followed and request.method != hdrs.METH_HEAD:  # an answer to HEAD must end
             is_console = read_choice(request.query, "reader", READERS) == CONSOLE
+            read_choice(request.query, "brokers", BROKERS)  # refused before the answer begins
             stream = DecisionStream(selection, is_console=is_console)
             return await self._follow(request, count, stream)
         decisions = self._broker.decisions

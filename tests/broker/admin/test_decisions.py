@@ -177,3 +177,10 @@ async def test_followers_of_one_address_are_bounded(
     async with _following(admin):
         answer = await admin.get("/decisions?follow=true")
     assert answer == (503, {"error": "1 readers of 127.0.0.1 follow already"})
+
+
+async def test_a_choice_of_brokers_that_does_not_exist_is_refused(admin: AdminClient) -> None:
+    """Before the stream begins: afterwards nothing but a broken connection could say so."""
+    status, document = await admin.get("/decisions?follow=true&brokers=some")
+    assert status == 400
+    assert "brokers: takes one of own, all, not 'some'" in document["error"]
