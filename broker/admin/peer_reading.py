@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from broker.config.loading import Config
 
 ASK_TIMEOUT_S: Final = 3.0
+_NAMES: Final = {"group": {"group"}, "producers": {"topic", "partition"}}
+"""The parts of the path that a document is about: over HTTP the path itself has them."""
 
 
 async def ask_peer(
@@ -90,6 +92,10 @@ async def answer_peer(broker: BrokerView, message: AdminRead) -> tuple[int, str]
     if read is None:
         text = f"broker {broker.config.broker_id} has no document {message.name!r}"
         return HTTPStatus.NOT_FOUND, json.dumps({"error": text})
+    missing = _NAMES.get(message.name, set()) - message.names.keys()
+    if missing:
+        text = f"{message.name}: takes the names {', '.join(sorted(missing))}"
+        return HTTPStatus.BAD_REQUEST, json.dumps({"error": text})
     try:
         document = await read(caller, message.query, message.names)
     except RefusalError as error:

@@ -18,7 +18,7 @@ from broker.admin.documents import event_document
 from broker.admin.peer_reading import read_elsewhere
 from broker.admin.query import read_choice, read_count, read_optional, read_selection
 from broker.admin.view import BrokerView
-from broker.network.turns import in_thread
+from broker.network.turns import in_thread, work_in_turns
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 LAST_DEFAULT: Final = 60
 LAST_MAX: Final = 3000
 """As many events as the broker remembers."""
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+"""A picture in a tab of its own has its colours in it; nothing else may be loaded or run."""
 _THEMES: Final = ("auto", "light", "dark")
 
 Draw = Callable[["ModuleType", list[dict[str, Any]]], str]
@@ -54,7 +56,9 @@ class TracePages:
             text: str = diagram.render_svg(events, title, theme=None if theme == "auto" else theme)
             return text
 
-        return await self._drawn(request, "image/svg+xml", draw)
+        answer = await self._drawn(request, "image/svg+xml", draw)
+        answer.headers["Content-Security-Policy"] = _POLICY
+        return answer
 
     async def mermaid(self, request: web.Request) -> web.Response:
         """The same as Mermaid text."""
@@ -64,8 +68,8 @@ class TracePages:
 
     async def lines(self, request: web.Request) -> web.Response:
         """The events themselves, one a line, for `echoless trace FILE`."""
-        text = "".join(json.dumps(event) + "\n" for event in await self._events(request))
-        return web.Response(text=text, content_type="application/x-ndjson")
+        work = partial(_lines, await self._events(request))
+        return web.Response(text=await in_thread(work), content_type="application/x-ndjson")
 
     async def _drawn(self, request: web.Request, content_type: str, draw: Draw) -> web.Response:
         work = partial(_draw, draw, await self._events(request))
@@ -83,7 +87,8 @@ class TracePages:
             broker_id = self._broker.config.broker_id
             selection = read_selection(request.query, caller_of(request).may_see)
             latest = self._broker.decisions.latest_events(last, selection)
-            events = [event_document(event) for event in latest]
+            events = []
+            await work_in_turns(map(events.append, map(event_document, latest)))
         return [
             {"broker_id": broker_id, **event} for event in events if event["time_ms"] >= since_ms
         ]
@@ -91,3 +96,7 @@ class TracePages:
 
 def _draw(draw: Draw, events: list[dict[str, Any]]) -> str:
     return draw(import_module("diagram"), events)
+
+
+def _lines(events: list[dict[str, Any]]) -> str:
+    return "".join(json.dumps(event) + "\n" for event in events)

@@ -7,12 +7,14 @@ import pytest
 
 from broker.admin.callers import Caller
 from broker.admin.overview import add_totals
+from broker.admin.peer_reading import answer_peer
 from broker.admin.readings import Readings
 from broker.authentication.admin_tokens import Role
 from broker.decisions import decisions as decisions_module
 from broker.faults.action import TYPES, Action
 from broker.faults.fields import RuleError
 from protocol.dedup import BatchMetadata, ProducerEntry
+from protocol.native.admin_read import AdminRead
 from tests.broker.admin.admin_client import AdminClient
 from tests.broker.admin.fake_broker import FakeBroker
 from tests.support.in_process import Running
@@ -147,3 +149,24 @@ async def test_the_actions_are_those_of_the_parser(admin: AdminClient) -> None:
     with pytest.raises(RuleError) as refused:
         Action.read({"type": "delay_response", "ms": "soon"})
     assert delay["fields"][0]["takes"] in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "names"), [("group", {}), ("producers", {"topic": "orders"}), ("producers", {})]
+)
+async def test_a_peer_that_leaves_out_a_name_is_told_which(
+    name: str, names: dict[str, str]
+) -> None:
+    message = AdminRead(
+        name=name, query={}, names=names, principal="User:a", address="1.2.3.4:5", may_change=False
+    )
+    status, text = await answer_peer(FakeBroker(), message)
+    assert status == 400
+    assert f"{name}: takes the names" in text
+
+
+async def test_a_picture_has_its_colours_in_a_tab_of_its_own(admin: AdminClient) -> None:
+    """Its style sheet is part of it; otherwise nothing may be loaded or run."""
+    async with admin.session.get(admin.url + "/trace.svg") as answer:
+        policy = answer.headers["Content-Security-Policy"]
+        assert policy == "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
