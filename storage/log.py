@@ -609,9 +609,10 @@ class Log:
         goes only if it is flushed and below `high_watermark` (unless None), and only if the producer
         snapshot at its end is on disk. If the active segment has expired, it is rolled, and goes the
         next time. The files go with `start_removal`, once the new log start is on disk: a start
-        refuses a log whose segments above that are missing. Nothing goes while the log is changing.
+        refuses a log whose segments above that are missing. Nothing goes while the log is changing, nor
+        while a swap of compaction runs, because the files whose age counts are going then.
         """
-        if self._change is not None:
+        if self._change is not None or self.compaction.is_swapping:
             return
         reasons = retention.find_expired(
             self._fs, self._segments, self.log_start_offset, self.config, now_ms

@@ -15,7 +15,7 @@ from typing import Final
 from protocol.record_batch import HEADER_SIZE
 from storage import offset_index, paths, time_index
 from storage.batch_reader import REPLAY_BYTES, read_headers
-from storage.file_system import CorruptLogError, File, FileSystem
+from storage.file_system import CorruptLogError, File, FileSystem, StorageError
 from storage.offset_index import OffsetIndex
 from storage.offset_order import check_order
 from storage.time_index import TimeIndex
@@ -122,7 +122,12 @@ class SegmentIndexes:
         if not self._fs.exists(path):
             return b""
         size = _ENTRY_SIZES[suffix]
-        file = self._fs.open(path)
+        try:
+            file = self._fs.open(path)
+        except StorageError:
+            if self._fs.exists(path):
+                raise
+            return b""  # a swap of compaction has just removed it, in another thread
         try:
             return file.read(max(file.size - size, 0), size)
         finally:
@@ -203,12 +208,20 @@ class SegmentIndexes:
 
     def _read_files(self) -> tuple[OffsetIndex | None, TimeIndex | None]:
         offset_path, time_path = (self._path(suffix) for suffix in _SUFFIXES)
-        if not self._fs.exists(offset_path) or not self._fs.exists(time_path):
+        if not self._have_files():
             return None, None
-        return (
-            OffsetIndex.decode(self.base_offset, self._fs.read_bytes(offset_path)),
-            TimeIndex.decode(self.base_offset, self._fs.read_bytes(time_path)),
-        )
+        try:
+            return (
+                OffsetIndex.decode(self.base_offset, self._fs.read_bytes(offset_path)),
+                TimeIndex.decode(self.base_offset, self._fs.read_bytes(time_path)),
+            )
+        except StorageError:
+            if self._have_files():
+                raise
+            return None, None  # a swap of compaction has just removed them, in another thread
+
+    def _have_files(self) -> bool:
+        return all(self._fs.exists(self._path(suffix)) for suffix in _SUFFIXES)
 
     def _is_sound(self, offsets: OffsetIndex) -> bool:
         """Whether the last entry points at the batch that it names."""

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
+from dataclasses import replace
 
-from storage.compaction.swap import Cleaned
+import pytest
+
+from storage.compaction.swap import Cleaned, PendingSwap
 from storage.log import Log
 from storage.log_directory import LogDirectory
+from tests.fakes.memory_file_system import MemoryFileSystem
 from tests.storage.compaction.keyed_log import CONFIG, append, clean, keyed_batch, records_in
 from tests.storage.log_workload import new_file_system
 from tests.storage.one_log import NOW_MS, OneLog
@@ -132,3 +137,81 @@ def test_an_idle_segment_is_closed_so_that_it_can_be_cleaned() -> None:
     assert one.log.roll_if_idle(NOW_MS + roll_ms + 1)
     assert not one.log.roll_if_idle(NOW_MS + 2 * roll_ms), "it is empty now"
     assert clean(one.log, is_rolled=False)
+
+
+class _Watched(MemoryFileSystem):
+    """Calls `look` before each change of the disk: what the log's owner may do while a thread swaps."""
+
+    look: Callable[[], None] | None = None
+
+    def operate(self, path: str, verb: str) -> None:
+        look, self.look = self.look, None
+        if look is not None:
+            look()
+        self.look = look
+        super().operate(path, verb)
+
+
+def swapping(one: OneLog) -> PendingSwap:
+    """A swap of all closed segments that has begun and not run."""
+    compaction, end = one.log.compaction, one.log.log_end_offset
+    config = one.config
+    found = compaction.find_pass(
+        config, log_start_offset=0, log_end_offset=end, limit=end, now_ms=NOW_MS
+    )
+    assert found is not None
+    cleaning = compaction.start(found, config, map_bytes_max=1000, now_ms=NOW_MS, steady_ms=NOW_MS)
+    (cleaned,) = [step for step in cleaning.steps() if isinstance(step, Cleaned)]
+    swap = compaction.start_swap(cleaned, config)
+    assert swap is not None
+    return swap
+
+
+def test_retention_waits_for_a_swap() -> None:
+    """It asks for the age of files that are going: a missing one would take the disk offline."""
+    one = OneLog(replace(CONFIG, retention_ms=1000, segment_bytes=4000), fs=_Watched())
+    assert isinstance(one.fs, _Watched)
+    for number in range(3):
+        one.fs.now_ms = NOW_MS + 500 * number
+        for _ in range(2):
+            append(one.log, keyed_batch([(b"k", b"v")], timestamp=-1))
+        one.log.roll()
+    one.log.flush()
+    swap = swapping(one)
+    one.fs.look = lambda: one.log.give_up_old_segments(NOW_MS + 1200, one.log.log_end_offset)
+    swap.run()
+    one.log.finish_swap(swap)
+    assert one.log.log_start_offset == 0
+    one.log.flush()
+    one.log.give_up_old_segments(NOW_MS + 2500, one.log.log_end_offset)
+    assert one.log.log_start_offset == 6
+
+
+class _Vanishing(MemoryFileSystem):
+    """Removes an index right after someone has seen it, as a swap in another thread may."""
+
+    def exists(self, path: str) -> bool:
+        found = super().exists(path)
+        if found and path.endswith(self.vanishing):
+            super().remove(path)
+        return found
+
+    vanishing: tuple[str, ...] = ()
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_an_index_may_go_while_the_owner_reads_it(suffix: str) -> None:
+    """A swap removes those of the old segments, which are still read until it is finished."""
+    one = OneLog(CONFIG, fs=_Vanishing())
+    filled(one.log, 20)
+    assert isinstance(one.fs, _Vanishing)
+    for read in (
+        lambda log: len(records_in(log)),
+        lambda log: next(log.offset_at_timestamp(NOW_MS)),
+        lambda log: next(log.max_timestamp()),
+    ):
+        log = one.close_and_open()
+        one.fs.vanishing = (suffix,)
+        found = read(log)
+        one.fs.vanishing = ()
+        assert read(one.close_and_open()) == found
