@@ -182,12 +182,12 @@ def _rebuilt(
             yield
         start, _ = _span(kept.data, begin)
         delta, after = read_varint(kept.data, start + 1, VARLONG_BITS)
-        newest = max(newest, header.base_timestamp + delta)
+        newest = max(newest, _int64(header.base_timestamp + delta))
         if not shift:
             body += kept.data[begin:end]
             continue
         record = bytearray(kept.data[start : start + 1])
-        write_varint(record, delta + shift)
+        write_varint(record, _int64(delta + shift))
         record += kept.data[after:end]
         write_varint(body, len(record))
         body += record
@@ -200,6 +200,11 @@ def _rebuilt(
         ),
         compress(Codec(header.codec_id), body),
     )
+
+
+def _int64(value: int) -> int:
+    """The value as readers compute it, in 64 bits: any producer may send a timestamp at their end."""
+    return (value + 2**63) % 2**64 - 2**63
 
 
 def _span(data: Buffer, position: int) -> tuple[int, int]:

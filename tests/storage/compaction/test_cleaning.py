@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from protocol.dedup import Duplicate
-from protocol.record_batch import Codec, read_header
+from protocol.record_batch import HEADER_SIZE, Codec, read_header, seal_batch
 from storage.compaction.compaction import StalePassError
 from storage.compaction.swap import Cleaned
 from storage.file_system import CorruptLogError
@@ -109,6 +109,23 @@ def test_a_tombstone_stays_until_its_horizon() -> None:
     assert not clean(one.log, now_ms=NOW_MS + 999), "there is nothing to gain yet"
     assert clean(one.log, now_ms=NOW_MS + 1000), "a pass for the tombstone alone"
     assert [(r.key, r.timestamp) for r in records_in(one.log)] == [(b"2", NOW_MS + 1)]
+
+
+@pytest.mark.parametrize("base", [-(2**63), 2**63 - 1])
+@pytest.mark.parametrize("value", [None, b"v"])
+def test_timestamps_at_the_ends_of_64_bits_are_compacted_too(
+    base: int, value: bytes | None
+) -> None:
+    """A producer may send them; a rebuilt batch can be read, and compacted again."""
+    one = OneLog(CONFIG)
+    batch = keyed_batch([*pairs(1), (b"2", value), *pairs(3)])
+    header = read_header(batch)._replace(base_timestamp=base, max_timestamp=base)
+    append(one.log, seal_batch(header, batch[HEADER_SIZE:]))
+    append(one.log, keyed_batch(pairs(3)))
+    for end in (4, 5):
+        assert clean(one.log)
+        assert [record.offset for record in records_in(one.log)] == [0, 1, end - 1]
+        append(one.log, keyed_batch(pairs(3)))
 
 
 def test_nothing_is_cleaned_above_the_limit_or_in_the_active_segment() -> None:
