@@ -116,7 +116,8 @@ class Log:
             segments=recovered.segments,
             durability=self._durability,
             kept=opening.kept,
-            cleaned_to=opening.cleaned_to,
+            # After a loss that was accepted the log may end earlier: what is appended now is dirty.
+            cleaned_to=min(opening.cleaned_to, recovered.segments.active.next_offset),
         )
         self._latest_ms = opening.now_ms
         """The latest time that a caller has passed: no batch was appended after it."""

@@ -11,10 +11,11 @@ import pytest
 from storage.compaction.swap import Cleaned, PendingSwap
 from storage.log import Log
 from storage.log_directory import LogDirectory
+from storage.opening import Opening
 from tests.fakes.memory_file_system import MemoryFileSystem
 from tests.storage.compaction.keyed_log import CONFIG, append, clean, keyed_batch, records_in
 from tests.storage.log_workload import new_file_system
-from tests.storage.one_log import NOW_MS, OneLog
+from tests.storage.one_log import DIRECTORY, NOW_MS, OneLog
 
 KEY = ("orders", 0)
 
@@ -215,3 +216,21 @@ def test_an_index_may_go_while_the_owner_reads_it(suffix: str) -> None:
         found = read(log)
         one.fs.vanishing = ()
         assert read(one.close_and_open()) == found
+
+
+def test_what_is_appended_after_a_loss_is_dirty() -> None:
+    """An operator has accepted that the log ends earlier: the offset reached before names other records now.
+
+    A tombstone whose key no pass has read would go at its horizon, and the older value would come back.
+    """
+    one = OneLog(CONFIG)
+    append(one.log, keyed_batch([(b"k", b"old")]))
+    one.log.close()
+    opening = Opening(directory=DIRECTORY, config=CONFIG, fs=one.fs, now_ms=NOW_MS, cleaned_to=4)
+    log = Log.open(opening)
+    append(log, keyed_batch([(b"k", None)]))
+    append(log, keyed_batch([(b"a", b"v"), (b"b", b"v"), (b"c", b"v")]))
+    for number in range(3):
+        clean(log, now_ms=NOW_MS + 2000 * number)
+        append(log, keyed_batch([(b"c", b"v")]))
+    assert [record.key for record in records_in(log)] == [b"a", b"b", b"c", b"c"]
