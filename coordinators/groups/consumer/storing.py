@@ -92,9 +92,10 @@ class Storing:
         return consumer.queue.pop(reply_id)
 
     def abandon(self, reply_id: int) -> None:
-        """Drop a request that waits: its client has gone, and may have sent it again."""
-        consumer = self._parked.pop(reply_id, None)
-        if consumer is not None:
+        """Drop a request that waits: its client has gone, and may have sent it again. One to leave counts."""
+        consumer = self._parked.get(reply_id)
+        if consumer is not None and not _leaves(consumer.queue.get(reply_id)):
+            del self._parked[reply_id]
             consumer.queue.pop(reply_id, None)
             for waiting in consumer.resolving.values():
                 waiting.pop(reply_id, None)
@@ -213,3 +214,7 @@ class Storing:
             for reply_id in list(consumer.queue):
                 self.dispatch(reply_id, self.take(consumer, reply_id))
         return consumer
+
+
+def _leaves(request: GroupRequest | None) -> bool:
+    return isinstance(request, ConsumerHeartbeat) and request.member_epoch < JOINS

@@ -593,6 +593,17 @@ def test_a_timer_that_fires_while_something_is_stored_is_not_forgotten(pair):
     assert pair.assigned().keys() == {"m1"}
 
 
+def test_a_member_that_leaves_and_closes_its_connection_has_left(pair):
+    """A process that ends waits for no answer; the others need not wait for the end of its session."""
+    pair.holds_appends = True
+    pair.send(pair.heartbeat_request("m3", 0))
+    pair.abandon(pair.send(pair.heartbeat_request("m1", -1)))
+    pair.abandon(pair.send(pair.heartbeat_request("m4", 0)))
+    pair.holds_appends = False
+    pair.commit_all()
+    assert pair.assigned().keys() == {"m2", "m3"}
+
+
 @pytest.mark.parametrize("is_in_doubt", [False, True])
 def test_heartbeats_that_wait_for_what_is_stored_keep_the_session(pair, is_in_doubt):
     """Those that are refused meanwhile do so, too: slow replicas are not the members' fault."""
