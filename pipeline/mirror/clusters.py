@@ -6,7 +6,7 @@ A partition's records go to the partition of the same number, so the target must
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from client.connection import Connection
@@ -42,10 +42,20 @@ def check_different(
     source_security: Security = NO_SECURITY,
     target_security: Security = NO_SECURITY,
 ) -> None:
-    """Refuses to mirror a cluster to topics of the same names in itself. Raises `MirrorError`."""
+    """Refuses to mirror a cluster onto topics of itself that it would read. Raises `MirrorError`."""
     with connect(source, source_security) as one, connect(target, target_security) as other:
         if _addresses(_metadata(one)) & _addresses(_metadata(other)):
-            raise MirrorError("source and target are one cluster: a --prefix is needed")
+            raise MirrorError(
+                "source and target are one cluster: a --prefix is needed, with which no name matches "
+                "--topics-pattern"
+            )
+
+
+def reads_what_it_writes(topics: Iterable[str], pattern: str | None, prefix: str) -> bool:
+    """Whether a mirror of these topics would, in one cluster, find its own output among its input."""
+    if not prefix:
+        return True
+    return pattern is not None and any(re.fullmatch(pattern, prefix + one) for one in topics)
 
 
 def partition_counts(bootstrap_servers: str, security: Security = NO_SECURITY) -> dict[str, int]:

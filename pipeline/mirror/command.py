@@ -23,6 +23,7 @@ from pipeline.mirror.clusters import (
     check_different,
     choose_topics,
     partition_counts,
+    reads_what_it_writes,
 )
 from pipeline.mirror.group_mirror import (
     GROUP_BATCH_RECORDS_DEFAULT,
@@ -254,15 +255,15 @@ def _check_clusters(
 
     Raises `MirrorError`, `ConnectionFailedError`.
     """
-    if not plan.prefix:
+    counts = partition_counts(plan.source, plan.source_security)
+    chosen = choose_topics(counts, list(plan.topics), plan.pattern)
+    if reads_what_it_writes(chosen, plan.pattern, plan.prefix):
         check_different(
             plan.source,
             target,
             source_security=plan.source_security,
             target_security=target_security,
         )
-    counts = partition_counts(plan.source, plan.source_security)
-    chosen = choose_topics(counts, list(plan.topics), plan.pattern)
     target_topics.ensure({plan.prefix + topic: counts[topic] for topic in chosen})
 
 

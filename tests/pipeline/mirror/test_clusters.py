@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from pipeline.commands import app
 from pipeline.mirror.clusters import (
     MirrorError,
     TargetTopics,
@@ -53,6 +55,17 @@ def test_a_cluster_is_not_mirrored_onto_itself(target: str) -> None:
     """It would read what it writes for ever."""
     with pytest.raises(MirrorError, match="one cluster: a --prefix is needed"):
         check_different(target, target)
+
+
+def test_a_pattern_does_not_match_what_the_mirror_writes(target: str) -> None:
+    """Copies of copies would follow, each under a longer name."""
+    TargetTopics(target, creates=True).ensure({"orders": 1})
+    options = ("--from", target, "--to", target, "--position", "group", "--once", "--create-topics")
+    names = ("--topics-pattern", "o.*", "--prefix", "o-")
+    ran = CliRunner().invoke(app, ["mirror", *options, *names], env={"COLUMNS": "300"})
+    assert ran.exit_code == 1
+    assert "with which no name matches --topics-pattern" in ran.output
+    assert partition_counts(target) == {"orders": 1}
 
 
 def test_topics_are_named_or_matched_whole() -> None:
