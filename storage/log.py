@@ -268,7 +268,8 @@ class Log:
         latest_epoch = self.leader_epochs.latest_epoch
         if leader_epoch != latest_epoch:
             assert leader_epoch > latest_epoch, f"leader epoch {leader_epoch} after {latest_epoch}"
-            self.leader_epochs.assign(leader_epoch, last_offset - header.last_offset_delta)
+            # Before a hole that compaction has left on the leader: the epoch may have begun in it.
+            self.leader_epochs.assign(leader_epoch, self.log_end_offset)
         segment = self._segments.active
         if segment.must_roll(header, last_offset, now_ms, self.config) and (
             self._fs.can_open(1) or not segment.can_hold(header, last_offset)

@@ -246,12 +246,13 @@ def _scan_segment(opening: Opening, recovered: Recovered, segment: Segment) -> N
         recovered.snapshots[base_offset] = partial(
             encode_snapshot, base_offset, recovered.producers.freeze()
         )
-    latest_epoch = epochs.latest_epoch
+    latest_epoch, end = epochs.latest_epoch, base_offset
     for _, header, _ in segment.scan():
         replay_batch(recovered.producers, header, opening.now_ms)
         if header.partition_leader_epoch > latest_epoch:
             latest_epoch = header.partition_leader_epoch
-            epochs.assign(latest_epoch, header.base_offset)
+            epochs.assign(latest_epoch, end)  # before a hole, as when the batch was appended
+        end = header.next_offset
         report.batches_scanned += 1
         report.bytes_scanned += header.batch_length + LOG_OVERHEAD
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.partitions.core.divergence import cut_offset, find_divergence
 from protocol.errors import DecodeError
 from protocol.record_batch import NO_TIMESTAMP, leader_stamp, read_header, walk
 from storage import paths
@@ -107,6 +108,31 @@ def test_any_holes_do_what_a_list_of_batches_does(
     check(reopened(one, clean=clean), [*left, stamped(more, one.log.log_end_offset - 1, 0)])
 
 
+@pytest.mark.parametrize("restart", [None, "clean", "killed"])
+def test_a_leader_epoch_begins_at_the_hole_before_its_first_batch(restart: str | None) -> None:
+    """A replica whose log ends in the hole is cut below it: how far the epoch before went is not known.
+
+    Here epoch 4 began at 3, and compaction has removed its first batches before this replica copied the log.
+    A former leader would keep what it appended at 3 and 4 in epoch 1, which was never committed, and which
+    its producers have stored again since.
+    """
+    former = follower_of(batches_of(0, 1, 2, 3, 4, leader_epoch=1)).log
+    one = follower_of([*batches_of(0, 1, 2, leader_epoch=1), *batches_of(8, 9, leader_epoch=4)])
+    if restart == "killed":
+        one.open()
+    elif restart == "clean":
+        one.close_and_open()
+    assert [*one.log.leader_epochs.entries] == [(1, 0), (4, 3)]
+    divergence = find_divergence(
+        one.log.leader_epochs, 10, former.log_end_offset, former.leader_epochs.latest_epoch
+    )
+    assert divergence is not None
+    former.truncate_to(cut_offset(former.leader_epochs, former.log_end_offset, divergence))
+    former.append_replicated(one.log.read_for_replica(former.log_end_offset, 10_000), NOW_MS)
+    assert read_all(former) == read_all(one.log)
+    assert former.leader_epochs.entries == one.log.leader_epochs.entries
+
+
 def check(log: Log, batches: list[Stored]) -> None:
     """The log holds these batches and no others, and finds each of them."""
     end = batches[-1].end_offset if batches else 0
@@ -201,13 +227,6 @@ def test_offsets_that_overlap_or_fall_are_damage(name: str) -> None:
     with pytest.raises(CorruptLogError) as caught:
         scrub.step()
     assert caught.value.position == size
-
-
-def test_a_leader_epoch_begins_at_its_first_batch() -> None:
-    """Not in the hole before it: another replica would be told to cut what it may keep."""
-    one = follower_of([*batches_of(0, 1), *batches_of(6, 7, leader_epoch=2)])
-    assert list(one.log.leader_epochs.entries) == [(0, 0), (2, 6)]
-    assert list(one.open().leader_epochs.entries) == [(0, 0), (2, 6)]
 
 
 @pytest.mark.parametrize("offset", HOLE)
