@@ -17,6 +17,8 @@ the same numbers. So does another member that believes to own the partition: whi
 stored once, and only the current generation moves the position.
 
 Invariant: nothing is sent under a producer id before a commit that names it was confirmed.
+
+Invariant: nothing is sent after an orderly end (`clean`) before a commit that takes it back was confirmed.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import asyncio
 import dataclasses
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from client.batch import now_ms
@@ -206,9 +208,24 @@ class Copier:
         if self._clock_s() - generation.confirmed_at_s > self._ages.silence_s:
             generation.end()
             raise GenerationOverError
+        await self._take_back_ends(generation, found)
         for partition, records in found.items():
             await self._lanes[partition].send(records, self._copy)
         return sum(map(len, found.values()))
+
+    async def _take_back_ends(
+        self, generation: Generation, partitions: Iterable[Partition]
+    ) -> None:
+        """Commits, before the first record is sent in them, that these partitions are not at an orderly end."""
+        begun = {
+            one: dataclasses.replace(self._lanes[one].committed, is_clean=False)
+            for one in partitions
+            if self._lanes[one].committed.is_clean
+        }
+        if begun:
+            await self._commit_positions(generation, begun)
+            for partition, position in begun.items():
+                self._lanes[partition].commit(position)
 
     async def _open(self, generation: Generation) -> None:
         """Opens a lane for each assigned partition, from a position that is committed."""

@@ -353,6 +353,31 @@ async def test_long_stop_after_a_kill_is_refused_where_it_matters(tmp_path):
         assert await stored(running) == [b"a", b"b"]
 
 
+async def test_kill_before_the_first_commit_does_not_pass_for_an_orderly_end(tmp_path):
+    """No new id takes the place of one under which records may be stored, however long the stop."""
+    clock = Clock()
+    async with broker(tmp_path) as running:
+        await send(running, b"a")
+        await copy_all(running, clock=clock)
+        assert (await committed(running)).is_clean
+        await send(running, b"b")
+        killed = copier(running, clock=clock)
+        known = killed._positions.commit
+
+        async def commit_nothing_sent(generation: Any, rows: Any) -> None:
+            if any(one.offset > 1 for one in rows.values()):
+                raise asyncio.CancelledError  # everything is acknowledged; the process ends here
+            await known(generation, rows)
+
+        killed._positions.commit = commit_nothing_sent  # type: ignore[method-assign]
+        (ended,) = await asyncio.gather(killed.run(), return_exceptions=True)
+        assert isinstance(ended, asyncio.CancelledError)
+        assert await stored(running) == [b"a", b"b"]
+        clock.ahead_s += 13 * HOUR_S
+        await copy_all(running, clock=clock)
+        assert await stored(running) == [b"a", b"b"]
+
+
 async def test_forgotten_producer_is_refused(tmp_path):
     """A state that the broker has forgotten is an error, not a repeat."""
     async with broker(tmp_path) as running:
