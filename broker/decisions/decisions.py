@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 CAPACITY_DEFAULT: Final = 1000
 PRODUCERS_MAX: Final = 10_000
 """How many producers' latest outcomes are kept: about 5 MB if there are so many."""
+CLIENT_ID_MAX: Final = 255
+"""How much of a client id is kept: requests have room for 32 KB of it."""
 
 limited: Final = LimitedLog(logging.getLogger(__name__))
 
@@ -93,6 +95,9 @@ class Decisions:
         """
         self._number = number = self._number + 1
         sent, peer = request.header, request.peer
+        client_id = sent.client_id
+        if client_id is not None and len(client_id) > CLIENT_ID_MAX:
+            client_id = client_id[:CLIENT_ID_MAX]
         base_offset = result.base_offset if type(result) is Appended else -1
         # A plain tuple: an Outcome takes four times as long, and is made only when someone looks.
         fields = (
@@ -101,7 +106,7 @@ class Decisions:
             partition.topic,
             partition.index,
             header,
-            sent.client_id,
+            client_id,
             peer.address,
             peer.principal,
             peer.connection_id,
@@ -134,7 +139,8 @@ class Decisions:
         """Keeps one hit, numbered here in one sequence with the outcomes."""
         self._metrics.faults[hit.action] += 1
         self._number += 1
-        hit = hit._replace(number=self._number)
+        client_id = None if hit.client_id is None else hit.client_id[:CLIENT_ID_MAX]
+        hit = hit._replace(number=self._number, client_id=client_id)
         self._faults.append(hit)
         self._tell(hit)
 

@@ -161,3 +161,16 @@ def test_window_is_what_the_partition_remembers_at_this_moment() -> None:
     partition = _partition(entry=_ENTRY)
     assert window_of(partition, 7) == ((0, 1), (2, 3))
     assert window_of(partition, 8) == ()
+
+
+def test_the_memory_of_long_client_ids_is_bounded() -> None:
+    """Kafka's header has room for 32 KB, and ten thousand producers are remembered."""
+    decisions = Decisions(Metrics())
+    request = Request(RequestHeader(0, 9, 1, "c" * 30_000, 0), None, Peer(1, "10.0.0.1:5000"))
+    appended = Appended(base_offset=4, last_offset=5, timestamp=0, log_append_time=-1)
+    decisions.record(request, _partition(), _header(), appended, 1000)
+    decisions.record_fault(_hit()._replace(client_id="c" * 30_000))
+    last = decisions.last_of(7)
+    assert last is not None
+    assert last.client_id == "c" * 255
+    assert {event.client_id for event in decisions.latest_events(2)} == {"c" * 255}
