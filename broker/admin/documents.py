@@ -77,10 +77,13 @@ def add_topics(
 
 
 def add_groups(
-    broker: BrokerView, groups: list[dict[str, Any]], is_shown: Callable[[str], bool]
+    broker: BrokerView,
+    groups: list[dict[str, Any]],
+    is_shown: Callable[[str], bool],
+    is_topic_shown: Callable[[str], bool],
 ) -> Iterator[None]:
     """Adds every consumer group that this broker coordinates; a group or an offset a step."""
-    lags = GroupLags()
+    lags = GroupLags(is_topic_shown)
     yield from lags.add_all(broker)
     by_group = lags.by_group()
     for one in broker.groups.listed((), ()):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from broker.admin.view import BrokerView
@@ -14,7 +14,9 @@ OFFSETS_MAX: Final = 20_000
 class GroupLags:
     """Records between the committed offsets and the high watermarks, by group and topic."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_shown: Callable[[str], bool] | None = None) -> None:
+        """`is_shown`: whether a topic counts; None: each does."""
+        self._is_shown = is_shown
         self.by_topic: dict[tuple[str, str], int] = {}
         self.unknown = 0
         """Offsets that were not looked at, or in partitions of which this broker holds no replica."""
@@ -25,7 +27,7 @@ class GroupLags:
             partition = broker.partitions.get((one.topic, one.partition))
             if partition is None or seen >= OFFSETS_MAX:
                 self.unknown += 1
-            elif one.offset >= 0:
+            elif one.offset >= 0 and (self._is_shown is None or self._is_shown(one.topic)):
                 key = one.group_id, one.topic
                 lag = max(partition.high_watermark - one.offset, 0)
                 self.by_topic[key] = self.by_topic.get(key, 0) + lag

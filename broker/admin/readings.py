@@ -133,7 +133,8 @@ class Readings:
     async def groups(self, caller: Caller, _query: Query, _names: Query) -> Document:
         """The consumer groups that this broker coordinates, and whether it knows all of them."""
         groups: list[Document] = []
-        await work_in_turns(add_groups(self._broker, groups, caller.may_describe_group))
+        found = add_groups(self._broker, groups, caller.may_describe_group, caller.may_describe)
+        await work_in_turns(found)
         is_complete = self._broker.groups.readiness() is ErrorCode.NONE
         return {"groups": groups, "complete": is_complete}
 

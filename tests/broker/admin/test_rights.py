@@ -14,7 +14,7 @@ import pytest
 from broker.authentication.admin_tokens import Tokens
 from broker.config.names import AllowFaults, Authorizer
 from broker.metadata.topic import NewTopic
-from coordinators.groups.answers import ListedGroup
+from coordinators.groups.answers import CommittedOffset, ListedGroup
 from protocol.acl import AclOperation, ResourceType
 from storage.scrub import Damage
 from tests.broker.admin.decider import Decider
@@ -80,6 +80,22 @@ async def test_groups_are_shown_to_those_who_may_describe_them(
     await acls.allow(AclOperation.DESCRIBE, "billing", resource_type=ResourceType.GROUP)
     (shown,) = (await get(admin_address, "/groups")).document["groups"]
     assert shown["group"] == "billing"
+
+
+async def test_the_lag_of_a_group_counts_the_topics_that_are_shown(
+    running: Running, admin_address: str, acls: AclEditor
+) -> None:
+    """The sum would tell of the others."""
+    row = ListedGroup("billing", "consumer", "Stable", "classic")
+    offsets = [CommittedOffset("billing", "t", 0, 0), CommittedOffset("billing", "u", 0, 0)]
+    groups: Any = running.broker.groups
+    groups.listed, groups.committed = lambda *_: iter([row]), lambda: iter(offsets)
+    await acls.allow(AclOperation.DESCRIBE, "billing", resource_type=ResourceType.GROUP)
+    for topic, lag in ((None, None), ("t", 0)):
+        if topic is not None:
+            await acls.allow(AclOperation.DESCRIBE, topic)
+        (shown,) = (await get(admin_address, "/groups")).document["groups"]
+        assert shown["lag"] == lag
 
 
 async def test_decisions_are_shown_with_their_topics(
