@@ -105,11 +105,15 @@ def test_tokens_are_asked_for_and_never_in_an_address(tmp_path: Path, open_page:
     broker = Echoless(tmp_path / "broker", {"admin_token_file": str(tokens)})
     broker.start()
     page = open_page(broker, "#/faults")
+    page.get_by_label("Token").wait_for()
+    page.get_by_role("link", name="Live").click()  # no way around the question
     page.get_by_label("Token").fill("wrong-wrong-wrong-wrong")
     page.get_by_role("button", name="Log in").click()
     page.get_by_text("does not accept this token").wait_for()
     page.get_by_label("Token").fill(READER)
     page.get_by_role("button", name="Log in").click()
+    page.locator("main.live h1").wait_for()
+    page.get_by_role("link", name="Faults").click()
     page.get_by_text("your token is for reading only").wait_for()
     assert page.locator("button.fault:not(:disabled)").count() == 0
     page.reload()
@@ -181,3 +185,25 @@ def test_consoles_leave_room_for_programs(broker: Echoless) -> None:
     urllib.request.urlopen(url).close()
     for one in consoles:
         one.close()
+
+
+def test_tabs_of_different_principals_do_not_tell_each_other(
+    tmp_path: Path, open_page: OpenPage
+) -> None:
+    """Each sees what its own token shows it: ACLs may allow one of them less."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"{TOKEN} change User:operator\n{READER} read User:monitoring\n")
+    tokens.chmod(0o600)
+    broker = Echoless(tmp_path / "broker", {"admin_token_file": str(tokens)})
+    broker.start()
+    admin = Admin(broker.admin_address, token=TOKEN)
+    page = open_page(broker)
+    tabs = [page, page.context.new_page(), page.context.new_page()]
+    for tab, token in zip(tabs, (TOKEN, READER, TOKEN), strict=True):
+        if tab is not page:
+            open_page.tab(tab, broker, "#/live")  # type: ignore[attr-defined]
+        tab.get_by_label("Token").fill(token)
+        tab.get_by_role("button", name="Log in").click()
+        tab.locator("#link", has_text="live").wait_for()
+    assert admin.get("/overview")["followers"]["consoles"] == 2
+    broker.terminate()

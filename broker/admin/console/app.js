@@ -22,11 +22,21 @@ const go = {
   rewrite: (hash) => hash !== location.hash && history.replaceState(null, "", hash),
 };
 
+/** A part of the address; one that is not encoded properly, as it is. */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 async function open() {
+  if (document.getElementById("login")) return;
   const mine = ++turn;
   const [path, search] = location.hash.replace(/^#\/?/, "").split("?");
-  const [name, ...rest] = path.split("/").map(decodeURIComponent);
-  const known = name in PAGES ? name : "live";
+  const [name, ...rest] = path.split("/").map(decoded);
+  const known = Object.hasOwn(PAGES, name) ? name : "live";
   const page = await import(`./${known}.js`);
   if (mine !== turn) return;
   opened?.close?.();
@@ -165,7 +175,7 @@ async function begin() {
   drawLink();
   await look();
   if (document.getElementById("login")) return;
-  follower.start();
+  follower.start(cluster.overview?.caller.principal);
   clearInterval(looking);
   looking = setInterval(look, LOOK_EVERY_MS);
   open();

@@ -1,4 +1,4 @@
-// Follows /decisions for all tabs of this browser: one tab reads, the others are told.
+// Follows /decisions for all tabs of this browser that show the same principal's view: one reads, the others are told.
 //
 // The tabs speak over a BroadcastChannel. A tab that hears no reader becomes it; of two readers the one with
 // the smaller name stays. Timers of hidden tabs hardly run, but messages do: so the others ask, and the reader answers.
@@ -19,7 +19,7 @@ export class Follower extends EventTarget {
   isReader = false;
   #events;
   #name = crypto.getRandomValues(new Uint32Array(2)).join("-");
-  #channel = new BroadcastChannel(CHANNEL);
+  #channel = null;
   #heard = 0;
   #abort = null;
   #timer = null;
@@ -28,14 +28,24 @@ export class Follower extends EventTarget {
   constructor(events) {
     super();
     this.#events = events;
-    this.#channel.onmessage = ({ data }) => this.#hear(data);
     addEventListener("pagehide", () => this.stop());
     addEventListener("pageshow", (shown) => shown.persisted && this.start());
   }
 
-  start() {
+  /** Begins, or goes on; `principal`: who looks, if the broker has said so. */
+  start(principal) {
     this.#isStopped = false;
+    if (principal !== undefined || !this.#channel) this.#join(`${CHANNEL} of ${principal ?? "someone"}`);
     this.#askForReader();
+  }
+
+  /** Speaks with the tabs of the same principal alone: others may see less. */
+  #join(name) {
+    if (this.#channel?.name === name) return;
+    if (this.isReader) this.#resign();
+    this.#channel?.close();
+    this.#channel = new BroadcastChannel(name);
+    this.#channel.onmessage = ({ data }) => this.#hear(data);
   }
 
   stop() {
