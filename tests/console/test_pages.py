@@ -175,3 +175,36 @@ def _save(page: Page, name: str) -> str:
     with page.expect_download() as download:
         page.get_by_role("button", name=name, exact=True).click()
     return download.value.path().read_text(encoding="utf-8")
+
+
+def test_a_long_name_pushes_nothing_out_of_sight(broker: Echoless, open_page: OpenPage) -> None:
+    """A table has all its columns in view, and the page is as wide as its window."""
+    topic = "long." + "x" * 200
+    Native(broker.native_address).create_topic(topic, partitions=1)
+    assert Sender(broker, topic).send(0) == "NONE"
+    page = open_page(broker, "#/topics")
+    for hash_ in ("#/topics", "#/producers", f"#/producers/{topic}/0"):
+        page.goto(f"http://{broker.admin_address}/console{hash_}")
+        page.locator("td.n").first.wait_for()
+        wide = "(one) => one.scrollWidth > one.clientWidth"
+        assert not page.evaluate(
+            f"[...document.querySelectorAll('html, main, .scroll')].some({wide})"
+        ), hash_
+
+
+@pytest.mark.parametrize("hash_", ["#/constructor", "#/live/%", "#/%E0%A4%A"])
+def test_an_address_that_names_no_page_opens_the_first(
+    broker: Echoless, open_page: OpenPage, hash_: str
+) -> None:
+    open_page(broker, hash_).locator("main.live h1").wait_for()
+
+
+def test_a_diagram_without_events_says_so(broker: Echoless, open_page: OpenPage) -> None:
+    """Until the first batch comes."""
+    Native(broker.native_address).create_topic("orders", partitions=1)
+    page = open_page(broker, "#/diagram")
+    page.get_by_text("Nothing to draw yet").wait_for()
+    page.locator(".picture").wait_for(state="hidden")
+    assert Sender(broker, "orders").send(0) == "NONE"
+    page.locator(".picture").wait_for()
+    page.get_by_text("Nothing to draw yet").wait_for(state="hidden")

@@ -35,7 +35,7 @@ export function open(page, query, go) {
   let since = Number(query.get("since_ms")) || 0;
   let timer = null;
   let drawnAt = 0;
-  let broker = Number(query.get("broker")) || cluster.self;
+  let broker = query.has("broker") ? Number(query.get("broker")) : cluster.self;
   const picture = el("drawn-diagram", {});
   const last = el("select", { "aria-label": "How many events", onchange: change },
     LAST.map((count) => el("option", { value: count, selected: count === (Number(query.get("last")) || 60) }, `last ${count}`)));
@@ -100,7 +100,7 @@ export function open(page, query, go) {
       const isAtEnd = frame.scrollTop + frame.clientHeight > frame.scrollHeight - 40;
       picture.show(text);
       if (isAtEnd) frame.scrollTop = frame.scrollHeight;
-      const isEmpty = !picture.shadowRoot.querySelector("path, .arrow, .head");
+      const isEmpty = !picture.shadowRoot.querySelector(".life ~ .life, .remark, .bolt");
       empty.hidden = !isEmpty;
       picture.parentElement.hidden = isEmpty;
       say(trouble, "");

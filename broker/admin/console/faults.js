@@ -115,7 +115,7 @@ const textOf = ({ name, match, schedule, action }) => {
   return Object.fromEntries(Object.entries(filled).filter(([, value]) => value !== undefined && (typeof value !== "object" || Object.keys(value).length)));
 };
 
-const quoted = (text) => (/^[\w@%+=:,./*-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
 export function asCurl(rule) {
   return `curl -s --json ${quoted(JSON.stringify(textOf(rule)))} ${origin()}/faults`;

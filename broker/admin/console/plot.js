@@ -40,7 +40,7 @@ class LinePlot extends HTMLElement {
     say(this.#name, `${name}, the last two minutes: ${latest.map(([line, value]) => `${line} ${value === null ? "nothing" : show(value)}`.trim()).join(", ")}`);
     fill(this.#picture, this.#name,
       [0, 0.5, 1].map((share) => [svg("line", { x1: LEFT, x2: WIDTH - 6, y1: y(share * most), y2: y(share * most), class: share ? "grid" : "axis" }),
-        svg("text", { x: LEFT - 6, y: y(share * most) + 4, "text-anchor": "end" }, show(share * most))]),
+        svg("text", { x: LEFT - 6, y: y(share * most) + 4, "text-anchor": "end" }, share === 0.5 && show(most / 2) === show(most) ? "" : show(share * most))]),
       [[2, "−2 min"], [1, "−1 min"], [0, "now"]].map(([minutes, text]) =>
         svg("text", { x: x(now - minutes * 60e3), y: HEIGHT - 3, "text-anchor": minutes === 2 ? "start" : minutes ? "middle" : "end" }, text)),
       lines.map(([, points], place) => svg("path", { d: path(points, x, y), class: `curve hue${place % 6} dash${place % 6}` })));
