@@ -134,7 +134,7 @@ class Cleaner:
             logger.warning("%s is cleaned later: %s", log.name, error)
             return False
         except Exception as error:  # noqa: BLE001 - a log that cannot be cleaned must not end the cleaner
-            if self._is_held(key, partition) and not log.is_changing:
+            if self._is_held(key, partition) and not log.compaction.is_stale:
                 self._failed(key, error)
             return False
         finally:
@@ -158,7 +158,7 @@ class Cleaner:
                 raise StalePassError(log.name)
             if isinstance(step, Cleaned):
                 await self._swap(key, partition, step)
-            elif log.is_changing or log.failure is not None:
+            elif log.compaction.is_stale or log.failure is not None:
                 await DISK.run(steps.close)
                 raise StalePassError(log.name)
         log.compaction.note_pass(cleaning.report)

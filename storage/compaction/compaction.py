@@ -59,6 +59,7 @@ class Compaction:
         "_fs",
         "_generation",
         "_kept",
+        "_pass_base",
         "_pass_generation",
         "_segments",
         "_swap",
@@ -92,6 +93,8 @@ class Compaction:
         self._generation = 0
         """Counts what makes a pass stale."""
         self._pass_generation = -1
+        self._pass_base = -1
+        """The base offset of the first segment when the pass began."""
 
     def look(
         self,
@@ -159,6 +162,7 @@ class Compaction:
     ) -> Cleaning:
         """Begins the pass; `steady_ms` is the data directory's clock, by which producers expire."""
         self._pass_generation = self._generation
+        self._pass_base = self._segments.first.base_offset
         return Cleaning(
             self._fs,
             self._directory,
@@ -187,6 +191,12 @@ class Compaction:
         closed = {*self._segments.closed}
         if self._pass_generation != self._generation or not closed.issuperset(sources):
             raise StalePassError(self._directory)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the log was cut, or has lost its oldest segments, since the pass began."""
+        is_cut = self._pass_generation != self._generation
+        return is_cut or self._segments.first.base_offset != self._pass_base
 
     def finish_swap(self, swap: PendingSwap) -> None:
         """Has readers see the new segment, if it is in place, and closes the old ones."""

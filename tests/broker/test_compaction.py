@@ -65,7 +65,8 @@ def held(running: Running, topic: str = "t") -> Partition:
 
 def stored(running: Running, topic: str = "t") -> list[tuple[int, bytes | None]]:
     """Offset and key of each record of a partition."""
-    log, found, offset = held(running, topic).log, [], 0
+    log, found = held(running, topic).log, []
+    offset = log.log_start_offset
     while offset < log.log_end_offset:
         data = log.read(offset, 1, log.log_end_offset)
         found += [(record.offset, record.key) for record in iterate_records(data)]
@@ -282,6 +283,38 @@ async def test_a_topic_may_be_deleted_while_it_is_cleaned(
         assert broker.logs.failure is None
         assert not broker.logs.uncleanable
         assert len(stored(running, "t")) < 10, "the other one is cleaned"
+
+
+async def test_records_may_be_deleted_while_their_topic_is_cleaned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Segments that have gone with them end the pass, and are no failure; the next one cleans the rest."""
+    disk = _DiskWithDeletion(lambda _, result: result is None)
+    monkeypatch.setattr("broker.partitions.cleaner.DISK", disk)
+    monkeypatch.setattr("storage.compaction.cleaning.PAUSE_BYTES", 1)
+    monkeypatch.setattr("broker.partitions.cleaner._SLICE_S", 0.0)
+    async with in_process(tmp_path) as running, connected(running) as kafka:
+        await create_topic(
+            kafka, "t", 1, COMPACT | {"cleanup.policy": "compact,delete", "retention.ms": "-1"}
+        )
+        for number in range(100):
+            await produced(kafka, keyed_batch(pairs(number % 7, 8)))
+        await cleaned_to_disk(running)
+        log = held(running).log
+        assert log.segment_count > 4
+
+        async def delete() -> None:
+            log.advance_log_start(100)
+            await running.broker.housekeeping.round()
+            assert log.first_offset > 0
+
+        disk.delete = delete
+        assert await running.broker.cleaner.clean_due() == 0
+        assert disk.delete is None
+        assert not running.broker.logs.uncleanable
+        assert "cannot be compacted" not in caplog.text
+        assert await running.broker.cleaner.clean_due() == 1
+        assert len(stored(running)) < 20
 
 
 @pytest.mark.parametrize(
