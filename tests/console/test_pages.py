@@ -208,3 +208,14 @@ def test_a_diagram_without_events_says_so(broker: Echoless, open_page: OpenPage)
     assert Sender(broker, "orders").send(0) == "NONE"
     page.locator(".picture").wait_for()
     page.get_by_text("Nothing to draw yet").wait_for(state="hidden")
+
+
+def test_topics_say_why_none_is_shown(broker: Echoless, open_page: OpenPage) -> None:
+    """None exists, none has that name, or none is found by the filter."""
+    page = open_page(broker, "#/topics")
+    page.get_by_text("There are no topics here yet.").wait_for()
+    Native(broker.native_address).create_topic("orders", partitions=1)
+    page.get_by_role("searchbox").fill("bills")
+    page.get_by_text('No topic has "bills" in its name.').wait_for()
+    page.goto(f"http://{broker.admin_address}/console#/topics/bills")
+    page.get_by_text("There is no topic bills.").wait_for()

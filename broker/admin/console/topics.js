@@ -28,8 +28,10 @@ export function open(page, query, go, [chosen]) {
     };
     const wanted = topics.filter(({ name }) => (chosen === undefined ? name.includes(filter.value) : name === chosen));
     const failed = answers.filter((one) => one.error).map((one) => `broker ${one.brokerId}: ${one.error.message}`);
-    say(state, failed.join("; ") || `${whole(wanted.length)} topic${wanted.length === 1 ? "" : "s"}`);
-    fill(list, !wanted.length ? el("p", { class: "dim" }, "There are no topics here yet.") : chosen === undefined
+    const count = chosen === undefined ? `${whole(wanted.length)} topic${wanted.length === 1 ? "" : "s"}` : "";
+    say(state, failed.join("; ") || count);
+    const none = chosen !== undefined ? `There is no topic ${chosen}.` : filter.value ? `No topic has "${filter.value}" in its name.` : "There are no topics here yet.";
+    fill(list, !wanted.length ? el("p", { class: "dim" }, none) : chosen === undefined
       ? overview(wanted, speed, behind) : partitions(wanted[0], speed, behind));
     if (!before || now - before.at > 1000) before = { at: now, ends: leaders };
   }
