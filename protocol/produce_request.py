@@ -46,7 +46,7 @@ _KNOWN_HEAD_BYTES_MAX: Final = 300
 _KNOWN_HEADS: Final[dict[bytes, tuple[int, int, str, int]]] = {}
 """The beginnings of bodies that were read before, up to the first partition: acks, timeout, topic, number of partitions.
 
-Equal bytes have equal meanings, whoever sends them, so nothing here ever becomes wrong. There is one for each way
+Equal bytes have equal meanings, no matter which client sends them, so nothing here ever becomes wrong. There is one for each way
 in which clients list a topic; all are forgotten when they are too many.
 """
 

@@ -2,7 +2,7 @@
 
 A broker asks another one over the native port, where brokers already know each other (TLS, SASL, and with an
 authorizer ClusterAction), and names the principal that it asks for: the other one shows what that principal may see.
-So no token and no address of an admin port leaves its broker. Nothing can be changed this way: whoever reaches a
+So no token and no address of an admin port leaves its broker. Nothing can be changed this way: a client that reaches a
 native port without log-ins would then be as good as an operator.
 """
 

@@ -35,7 +35,7 @@ class KeyMap:
     def __init__(self, bytes_max: int) -> None:
         self._keys_max = max(bytes_max // BYTES_PER_KEY, 1)
         self.offsets: dict[bytes, int] = {}
-        """Written by whoever reads the records, in the order of their offsets."""
+        """Filled by the reader of the records, in the order of their offsets."""
         self.end_offset = 0
         """Every record with a key from the dirty start up to here is in the map."""
 
