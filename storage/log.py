@@ -520,15 +520,16 @@ class Log:
         """Returns when compaction changes no files; its passes are stale. Raises the `failure`."""
         swap = self.compaction.end_swap()
         if swap is not None:
-            self._note_failure(swap)
+            self._note_swap(swap)
             self._check_writable()
 
     def finish_swap(self, swap: PendingSwap) -> None:
         """Publishes what `swap.run` did; the log is disabled if that failed half-way."""
         self.compaction.finish_swap(swap)
-        self._note_failure(swap)
+        self._note_swap(swap)
 
-    def _note_failure(self, swap: PendingSwap) -> None:
+    def _note_swap(self, swap: PendingSwap) -> None:
+        self._old_segments.has_left_snapshots |= swap.is_done and len(swap.sources) > 1
         if swap.error is not None and self.failure is None:
             self.failure = swap.error
             self._is_writable = False
@@ -628,7 +629,8 @@ class Log:
     def start_removal(self, high_watermark: int | None = None) -> PendingSegmentRemoval | None:
         """Takes the segments below the log start on disk out of the log; `run` removes their files.
 
-        None if there is nothing to remove, or the log is changing. `finish_removal` comes next; a removal that failed for want
+        With them go producer snapshots that nothing needs, also those of segments that compaction has merged. None if there
+        is nothing to remove, or the log is changing. `finish_removal` comes next; a removal that failed for want
         of descriptors is returned again. See `pending_segment_removal.py`.
         """
         if self._change is not None or self.compaction.is_swapping:
@@ -682,7 +684,7 @@ class Log:
             self._complete(self._change)
         swap = self.compaction.end_swap()
         if swap is not None:
-            self._note_failure(swap)
+            self._note_swap(swap)
         self._durability.cancel_flush()
         self._old_segments.cancel_removal()
         end, loaded = self.log_end_offset, self.recovery.snapshot_offset

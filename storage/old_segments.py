@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from typing import Final
 
 from storage.durability import Durability
 from storage.file_system import FileSystem
@@ -19,6 +20,9 @@ from storage.pending_segment_removal import PendingSegmentRemoval
 from storage.producers.replay import snapshot_offsets
 from storage.retention import Reason, snapshots_to_remove
 from storage.segments import Segments
+
+SNAPSHOTS_AT_ONCE_MAX: Final = 1000
+"""The rest goes with the next removal: whoever changes the log waits for one that is running."""
 
 
 class OldSegments:
@@ -32,6 +36,7 @@ class OldSegments:
         "_leader_epochs",
         "_reasons",
         "_segments",
+        "has_left_snapshots",
         "pending",
     )
 
@@ -55,6 +60,8 @@ class OldSegments:
         """The reasons, by base offset, for which segments were given up, until they are removed."""
         self.pending: PendingSegmentRemoval | None = None
         """The removal under way, until it is done."""
+        self.has_left_snapshots = False
+        """Whether there are needless producer snapshots, those of segments that compaction has merged, say."""
 
     def give_up(self, reasons: Sequence[Reason], high_watermark: int | None) -> int:
         """Gives up as many as possible of the segments that `reasons` names, oldest first.
@@ -78,25 +85,30 @@ class OldSegments:
         if self.pending is not None:
             return self.pending
         limit = min(log_start_offset, self._kept.log_start)
-        if self._segments.first.next_offset > limit:
-            return None
-        doomed = sum(segment.next_offset <= limit for segment in self._segments.closed)
-        count = self._count_removable(doomed, high_watermark)
-        if count:
-            self.pending = self._take_out(count, log_start_offset)
+        count = 0
+        if self._segments.first.next_offset <= limit:
+            doomed = sum(segment.next_offset <= limit for segment in self._segments.closed)
+            count = self._count_removable(doomed, high_watermark)
+        if count or self.has_left_snapshots:
+            pending = self._take_out(count, log_start_offset)
+            if count or pending.snapshots:
+                self.pending = pending
         return self.pending
 
     def _take_out(self, count: int, log_start_offset: int) -> PendingSegmentRemoval:
         segments = deque(self._segments.pop_first() for _ in range(count))
         first_offset = self._segments.first.base_offset
-        self._leader_epochs.truncate_from_start(first_offset)
+        if count:
+            self._leader_epochs.truncate_from_start(first_offset)
+        snapshots = self.needless_snapshots(log_start_offset)
+        self.has_left_snapshots = len(snapshots) > SNAPSHOTS_AT_ONCE_MAX
         return PendingSegmentRemoval(
             directory=self._directory,
             segments=segments,
             reasons=[
                 self._reasons.pop(segment.base_offset, Reason.LOG_START) for segment in segments
             ],
-            snapshots=self.needless_snapshots(log_start_offset),
+            snapshots=snapshots[:SNAPSHOTS_AT_ONCE_MAX],
             first_offset=first_offset,
             log_start_offset=log_start_offset,
             _fs=self._fs,

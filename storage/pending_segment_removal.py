@@ -7,7 +7,8 @@
 The segments are below the log start on disk, so a start accepts a log with some of them, or none:
 1. Remove the segments, oldest first, durably. Crash: the log begins with the first one left; opening
    it cuts the leader epochs to that, and retention continues from there.
-2. Remove the producer snapshots that nothing needs any more. Crash: done the next time.
+2. Remove the producer snapshots that nothing needs any more. Crash: done the next time. After a pass of
+   compaction this is the only step.
 
 The owner completes a pending removal before it truncates the log, and cancels it before it closes or
 abandons the log; the next start finds what a cancelled one has left. Called by `old_segments.py`.
@@ -60,12 +61,20 @@ class PendingSegmentRemoval:
             while self.segments:
                 self.segments[0].remove()
                 self.segments.popleft()
-            self._fs.sync_directory(self.directory)
+            if self.reasons:
+                self._fs.sync_directory(self.directory)
             remove_snapshots(self._fs, self.directory, self.snapshots)
             self.is_done = True
         self._log(size)
 
     def _log(self, size: int) -> None:
+        if not self.reasons:
+            logger.info(
+                "%s: removed %d producer snapshots that nothing needs since segments were merged",
+                self.directory,
+                len(self.snapshots),
+            )
+            return
         reasons = Counter(self.reasons)
         logger.info(
             "%s: removed %d segments with %d bytes (%s) and %d producer snapshots; the log starts at "

@@ -12,7 +12,7 @@ files it replaces:
 5. Rename the new segment over the first one, and sync the directory. Crash: done again from step 3, or done.
 
 The indexes of the new segment are in memory, and the next flush writes them. Producer snapshots at bases that
-are gone are removed with the next old segments, or when the log is closed.
+are gone are removed by the next `Log.start_removal`, or when the log is closed.
 
 Invariant: while a swap runs, no flush writes indexes of the old segments (`Durability.spared`).
 

@@ -14,7 +14,7 @@ from storage.log_directory import LogDirectory
 from storage.opening import Opening
 from tests.fakes.memory_file_system import MemoryFileSystem
 from tests.storage.compaction.keyed_log import CONFIG, append, clean, keyed_batch, records_in
-from tests.storage.log_workload import new_file_system
+from tests.storage.log_workload import facts_of_entries, new_file_system
 from tests.storage.one_log import DIRECTORY, NOW_MS, OneLog
 
 KEY = ("orders", 0)
@@ -234,3 +234,57 @@ def test_what_is_appended_after_a_loss_is_dirty() -> None:
         clean(log, now_ms=NOW_MS + 2000 * number)
         append(log, keyed_batch([(b"c", b"v")]))
     assert [record.key for record in records_in(log)] == [b"a", b"b", b"c", b"c"]
+
+
+def fill_and_merge(one: OneLog, count: int = 60) -> None:
+    """Has one pass make the segments small, and a second one merge them."""
+    for sequence in range(count):
+        if sequence == count - 1:
+            assert clean(one.log)
+            assert one.log.start_removal() is None, "nothing was merged yet"
+        append(one.log, keyed_batch([(b"k", b"v" * 40)], producer_id=7, sequence=sequence))
+    before = one.log.segment_count
+    assert clean(one.log)
+    assert one.log.segment_count < before / 2
+
+
+def test_producer_snapshots_of_merged_segments_go(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Some at a time, with a log line; a truncation meanwhile waits for them, and recovery needs none of them."""
+    caplog.set_level("INFO")
+    one = OneLog(CONFIG)
+    fill_and_merge(one)
+    before = len(one.files(".snapshot"))
+    bases = {name.removesuffix(".log") for name in one.files(".log")}
+    monkeypatch.setattr("storage.old_segments.SNAPSHOTS_AT_ONCE_MAX", before - len(bases) - 1)
+    for _ in range(2):
+        removal = one.log.start_removal()
+        assert removal is not None
+        removal.run()
+        one.log.finish_removal(removal)
+    assert one.log.start_removal() is None
+    assert {name.removesuffix(".snapshot") for name in one.files(".snapshot")} <= bases
+    assert caplog.text.count("producer snapshots that nothing needs") == 2
+    append(one.log, keyed_batch([(b"k", b"v")], producer_id=7, sequence=60))
+    one.log.flush()
+    known = facts_of_entries(one.log.producers.items())
+    again = one.open(recovery_point=one.log.recovery_point)
+    assert facts_of_entries(again.producers.items()) == known
+
+
+def test_a_cut_comes_after_snapshots_that_are_being_removed() -> None:
+    """One that is written again at the same offset must not go in place of the old one."""
+    one = OneLog(CONFIG)
+    fill_and_merge(one)
+    removal = one.log.start_removal()
+    assert removal is not None
+    one.log.truncate_to(0)
+    assert removal.is_done
+    for sequence in range(40):
+        append(one.log, keyed_batch([(b"k", b"v" * 40)], producer_id=7, sequence=sequence))
+    one.log.flush()
+    again = one.files(".snapshot")
+    assert len(again) > 5
+    removal.run()
+    assert one.files(".snapshot") == again
