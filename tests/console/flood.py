@@ -40,11 +40,18 @@ class FloodingBroker:
         """Decides `count` times within `seconds`, evenly; `lost` more find the reader's queue full."""
         self._call(self._pour(count, seconds, lost))
 
+    def tell_kind(self, kind: str) -> None:
+        """Tells of a decision that this version does not make."""
+        self._call(self._tell_kind(kind))
+
     def _call(self, work: Any) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _start(self) -> None:
         self._server.start()
+
+    async def _tell_kind(self, kind: str) -> None:
+        self._broker.decisions._tell(_outcome(1)._replace(outcome=kind))
 
     async def _pour(self, count: int, seconds: float, lost: int) -> None:
         decisions = self._broker.decisions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -24,6 +25,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 TOKEN = "q3bVvnsS0lD2Zx8KfWm1uA"
 READER = "9tq1XrGhe4wPjDk7LsYc0Q"
+LOOKED_AT = re.compile(r"/(topics|producers|groups|metrics|connections|health|faults)(\?.*)?$")
+"""What pages ask for again and again."""
 
 
 def test_a_restart_is_seen_and_said(broker: Echoless, open_page: OpenPage) -> None:
@@ -94,6 +97,45 @@ def test_many_decisions_leave_the_page_responsive(browser: Browser) -> None:
         print(f"longest frame {longest:.0f} ms, heap {heap / 1e6:.1f} MB, {rows} rows drawn")
         assert rows < 100
         assert heap < 100e6
+        page.close()
+
+
+@pytest.mark.parametrize("hash_", ["#/topics", "#/producers", "#/groups", "#/broker"])
+def test_a_broker_that_stands_still_is_not_asked_twice_at_a_time(
+    broker: Echoless, open_page: OpenPage, hash_: str
+) -> None:
+    """A browser has six connections to a host: looks that pile up would leave none for the rest of the page."""
+    tell(broker)
+    page = open_page(broker, "#/diagram")
+    page.locator("#link[data-state=live]").wait_for()
+    asked: list[str] = []
+    page.clock.install()
+    page.route(LOOKED_AT, lambda route: asked.append(route.request.url))  # never answered
+    page.goto(f"http://{broker.admin_address}/console{hash_}")
+    until(page, f"document.querySelector('main.{hash_[2:]}')")
+    while not asked:
+        page.wait_for_timeout(1)
+    page.clock.run_for(9_000)
+    paths = [url.rpartition("/")[2] for url in asked]
+    assert sorted(paths) == sorted(set(paths))
+
+
+def test_events_of_an_unknown_kind_are_left_out_and_said_once(browser: Browser) -> None:
+    """A page that a browser has kept may meet a newer broker: it shows what it knows, and stays connected."""
+    with FloodingBroker() as flooding:
+        page = browser.new_page()
+        opened: list[str] = []
+        page.on("request", lambda request: opened.append(request.url))
+        page.goto(f"{flooding.url}/console#/live")
+        page.locator("#link[data-state=live]").wait_for()
+        flooding.tell_kind("constructor")
+        flooding.tell_kind("prophecy")
+        flooding.tell_kind("prophecy")
+        flooding.pour(1, seconds=0.02, lost=0)
+        page.locator("event-list tr", has_text="7·2").wait_for()
+        for kind in ("constructor", "prophecy"):
+            assert page.locator("event-list tr", has_text=f'kind "decision {kind}"').count() == 1
+        assert len([url for url in opened if "/decisions" in url]) == 1
         page.close()
 
 

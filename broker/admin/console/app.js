@@ -4,9 +4,9 @@ import { changes, cluster, get, getFromAll, logIn, token } from "./api.js";
 import { announce, el, fill, say } from "./dom.js";
 import { events } from "./events.js";
 import { Follower } from "./follower.js";
+import { oneAtATime, repeated } from "./looks.js";
 
 const PAGES = { live: "Live", producers: "Producers", diagram: "Diagram", faults: "Faults", topics: "Topics", groups: "Groups", broker: "Broker" };
-const LOOK_EVERY_MS = 2000;
 const THEMES = ["auto", "light", "dark"];
 
 const main = document.getElementById("page");
@@ -54,7 +54,7 @@ fill(document.getElementById("pages"), Object.entries(PAGES).map(([name, text]) 
 
 // --- what holds for every page
 
-async function look() {
+const look = oneAtATime(async () => {
   try {
     const overview = await get("overview");
     if (cluster.startedMs !== null && overview.started_ms !== cluster.startedMs) {
@@ -64,7 +64,7 @@ async function look() {
     drawPlace(overview);
     drawStrip(await getFromAll("faults"));
   } catch { /* the follower says so */ }
-}
+});
 
 function drawPlace(overview) {
   const others = overview.brokers.length > 1 ? ` of ${overview.brokers.length}` : "";
@@ -169,15 +169,15 @@ themeButton.addEventListener("click", () => {
 
 // --- begin
 
-let looking = null;
+let looks = null;
 
 async function begin() {
   drawLink();
   await look();
   if (document.getElementById("login")) return;
   follower.start(cluster.overview?.caller.principal);
-  clearInterval(looking);
-  looking = setInterval(look, LOOK_EVERY_MS);
+  looks?.stop();
+  looks = repeated(look);
   open();
 }
 

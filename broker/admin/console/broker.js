@@ -3,9 +3,8 @@
 import { at, cluster, get, getText, getFromAll } from "./api.js";
 import { age, bytes, el, fill, rate, table, whole } from "./dom.js";
 import { byLabel, parse, perSecond, quantile, total } from "./metrics.js";
+import { repeated } from "./looks.js";
 import "./plot.js";
-
-const LOOK_EVERY_MS = 2000;
 
 export const title = "Broker";
 
@@ -34,9 +33,8 @@ export function open(page) {
     drawClients(clients, connections);
   }
 
-  const timer = setInterval(look, LOOK_EVERY_MS);
-  look();
-  return { close: () => clearInterval(timer) };
+  const looks = repeated(look);
+  return { close: looks.stop };
 }
 
 async function readMetrics(id) {

@@ -3,6 +3,7 @@
 import { at, cluster, getText } from "./api.js";
 import { el, fill, save, say } from "./dom.js";
 import { events } from "./events.js";
+import { oneAtATime } from "./looks.js";
 
 const REDRAW_MS = 600;
 const LAST = [20, 60, 200, 500];
@@ -90,7 +91,7 @@ export function open(page, query, go) {
     change();
   }
 
-  async function draw() {
+  const draw = oneAtATime(async () => {
     drawnAt = performance.now();
     const theme = getComputedStyle(document.documentElement).colorScheme;
     const isDark = theme === "dark" || (theme !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
@@ -107,7 +108,7 @@ export function open(page, query, go) {
     } catch (error) {
       say(trouble, error.message);
     }
-  }
+  });
 
   function later() {
     if (isHeld || timer) return;

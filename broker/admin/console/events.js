@@ -14,7 +14,11 @@ export const OUTCOMES = {
   note: { word: "note", sign: "·", kind: "note" },
 };
 
-export const outcomeOf = (event) => OUTCOMES[event.event === "decision" ? event.decision : event.event];
+/** How an event is shown; undefined for a kind that this page does not know. */
+export const outcomeOf = (event) => {
+  const name = event.event === "decision" ? event.decision : event.event;
+  return Object.hasOwn(OUTCOMES, name) ? OUTCOMES[name] : undefined;
+};
 
 /** Decisions, faults and notes in the order of their arrival, the oldest first; at most `KEPT`. */
 export class Events extends EventTarget {
@@ -22,10 +26,11 @@ export class Events extends EventTarget {
   /** How many have come in all, by outcome; `lost` counts those that the broker could not deliver. */
   counts = { total: 0, stored: 0, repeat: 0, divergent: 0, refused: 0, fault: 0, lost: 0 };
   #latest = new Map();
+  #unknown = new Set();
 
-  /** Adds what is new; a reconnected stream repeats what it had sent before. */
+  /** Adds what is new and known; a reconnected stream repeats what it had sent before. */
   add(events) {
-    const fresh = events.filter((event) => this.#isNew(event));
+    const fresh = events.filter((event) => this.#isKnown(event) && this.#isNew(event));
     if (!fresh.length) return;
     for (const event of fresh) this.#count(event);
     this.items.push(...fresh);
@@ -41,6 +46,17 @@ export class Events extends EventTarget {
     this.items = [];
     for (const name of Object.keys(this.counts)) this.counts[name] = 0;
     this.dispatchEvent(new CustomEvent("added", { detail: [] }));
+  }
+
+  /** Whether this page can show it: a newer broker may tell of more. Says once for each kind that it cannot. */
+  #isKnown(event) {
+    if (outcomeOf(event)) return true;
+    const kind = event.event === "decision" ? `${event.event} ${event.decision}` : `${event.event}`;
+    if (!this.#unknown.has(kind)) {
+      this.#unknown.add(kind);
+      this.note(`events of the kind "${kind}" are not shown: this page does not know them. Load it again`);
+    }
+    return false;
   }
 
   #isNew(event) {

@@ -2,6 +2,7 @@
 
 import { cluster, get, getFromAll, origin, send } from "./api.js";
 import { announce, copier, el, fill, say, table, whole } from "./dom.js";
+import { repeated } from "./looks.js";
 
 const LOOK_EVERY_MS = 1000;
 const once = { times: 1 };
@@ -42,7 +43,7 @@ export function open(page) {
     } catch (error) {
       say(trouble, error.message);
     }
-    await look();
+    await looks.now();
   }
 
   /** Adds the rule; one of the same name that is used up makes room for it. */
@@ -98,9 +99,8 @@ export function open(page) {
         : el("p", { class: "dim empty" }, "There are no rules. Click one above, send a batch, and watch it under Live."));
   }
 
-  const timer = setInterval(look, LOOK_EVERY_MS);
-  look();
-  return { close: () => clearInterval(timer) };
+  const looks = repeated(look, LOOK_EVERY_MS);
+  return { close: looks.stop };
 }
 
 function inWords(fields, first) {

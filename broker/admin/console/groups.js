@@ -2,8 +2,8 @@
 
 import { at, get, getFromAll } from "./api.js";
 import { el, fill, say, table, whole } from "./dom.js";
+import { repeated } from "./looks.js";
 
-const LOOK_EVERY_MS = 2000;
 const DESCRIBED_MAX = 50;
 
 export const title = "Groups";
@@ -75,9 +75,8 @@ export function open(page, query, go, [chosen]) {
     fill(list, group ? details(group) : el("p", { class: "dim" }, `There is no group ${chosen}.`));
   }
 
-  const timer = setInterval(look, LOOK_EVERY_MS);
-  look();
-  return { close: () => clearInterval(timer) };
+  const looks = repeated(look);
+  return { close: looks.stop };
 }
 
 const GOOD = new Set(["Stable"]);

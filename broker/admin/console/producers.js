@@ -3,31 +3,29 @@
 import { at, cluster, get, getFromAll } from "./api.js";
 import { age, clock, el, fill, say, table, whole } from "./dom.js";
 import { batchesOf, events, outcomeOf, range, reasonOf } from "./events.js";
+import { repeated } from "./looks.js";
 import { numberLine } from "./window.js";
 
 const PAGE_ROWS = 50;
-const LOOK_EVERY_MS = 2000;
 const SOON_MS = 400;
 const HISTORY = 30;
 
 export const title = "Producers";
 
 export function open(page, query, go, [topic, partition]) {
-  const look = topic === undefined ? overTopics(page, query) : overPartition(page, query, topic, Number(partition));
-  const timer = setInterval(look, LOOK_EVERY_MS);
+  const looks = repeated(topic === undefined ? overTopics(page, query) : overPartition(page, query, topic, Number(partition)));
   let soon = null;
   const later = () => {
     soon ??= setTimeout(() => {
       soon = null;
-      look();
+      looks.now();
     }, SOON_MS);
   };
   events.addEventListener("added", later);
-  look();
   return {
     close: () => {
       events.removeEventListener("added", later);
-      clearInterval(timer);
+      looks.stop();
       clearTimeout(soon);
     },
   };

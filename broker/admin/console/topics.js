@@ -3,15 +3,14 @@
 import { cluster, getFromAll } from "./api.js";
 import { lags } from "./groups.js";
 import { bytes, el, fill, rate, say, table, whole } from "./dom.js";
-
-const LOOK_EVERY_MS = 2000;
+import { repeated } from "./looks.js";
 
 export const title = "Topics";
 
 export function open(page, query, go, [chosen]) {
   const filter = el("input", { type: "search", placeholder: "filter", "aria-label": "Filter", "aria-keyshortcuts": "/", value: query.get("filter") ?? "", oninput: () => {
     go.rewrite(`#/topics${filter.value ? `?filter=${encodeURIComponent(filter.value)}` : ""}`);
-    look();
+    looks.now();
   } });
   const state = el("span", { class: "dim" });
   const list = el("div", {});
@@ -36,9 +35,8 @@ export function open(page, query, go, [chosen]) {
     if (!before || now - before.at > 1000) before = { at: now, ends: leaders };
   }
 
-  const timer = setInterval(look, LOOK_EVERY_MS);
-  look();
-  return { close: () => clearInterval(timer), keys: { "/": () => filter.focus() } };
+  const looks = repeated(look);
+  return { close: looks.stop, keys: { "/": () => filter.focus() } };
 }
 
 /** The topics of all brokers, each partition as its leader sees it. */
