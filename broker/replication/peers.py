@@ -1,7 +1,8 @@
 """Calls to other brokers: a message goes out, and an answer or a `PeerError` comes back.
 
-`TcpPeers` speaks to their native ports. Each broker gets one connection per type of message,
-because answers come in the order of the messages: after a long poll everything else would wait.
+`TcpPeers` speaks to their native ports. Each broker gets one connection per type of message, and per
+document of `admin_read`, because answers come in the order of the messages: after a long poll, or a long document,
+everything else would wait.
 Nothing is retried here; the caller knows better when that makes sense.
 
 Called by the fetchers and by topic creation. The simulator has peers of its own.
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from broker.config.values import Address
 from broker.replication.name_lookups import NameLookups
 from broker.replication.peer_connection import PeerConnection, PeerError
+from protocol.native.admin_read import ADMIN_READ
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -73,7 +75,7 @@ class TcpPeers:
         """Many calls may run at once. A late answer ends the connection, and all its calls."""
         if self._is_closed:
             raise PeerError(f"broker {broker_id}: this broker is stopping")
-        key = (broker_id, message["type"])
+        key = (broker_id, _kind(message))
         connection = self._connections.get(key)
         if connection is None or connection.is_closed or connection.address != address:
             if connection is not None:
@@ -101,3 +103,9 @@ class TcpPeers:
             connection.close("this broker is stopping")
         for connection in connections:
             await connection.wait_closed()
+
+
+def _kind(message: Mapping[str, Any]) -> str:
+    """What messages have to have in common to wait for each other's answers."""
+    kind: str = message["type"]
+    return f"{kind} {message['name']}" if kind == ADMIN_READ else kind

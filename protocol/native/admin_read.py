@@ -13,6 +13,8 @@ from protocol.native.answers import Answer
 from protocol.native.fields import Fields
 from protocol.native.replication import read_error
 
+ADMIN_READ: Final = "admin_read"
+"""The type of the message."""
 _STATUS_MAX: Final = 599
 
 
@@ -42,7 +44,7 @@ class AdminRead:
 
     def to_message(self) -> dict[str, Any]:
         return {
-            "type": "admin_read",
+            "type": ADMIN_READ,
             "name": self.name,
             "query": dict(self.query),
             "names": dict(self.names),

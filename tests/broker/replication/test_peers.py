@@ -96,6 +96,21 @@ async def test_a_long_poll_holds_up_no_other_type_of_message(peers: TcpPeers) ->
         poll.cancel()
 
 
+async def test_a_long_document_holds_up_no_other(peers: TcpPeers) -> None:
+    """A late answer ends its connection: the events of a console would end with a slow list of topics."""
+
+    def answers(message: dict[str, Any]) -> bytes | None:
+        return None if message.get("name") == "topics" else answer(message)
+
+    async with scripted_peer(answers) as peer:
+        topics = asyncio.create_task(call(peers, peer, type="admin_read", name="topics"))
+        await received(peer, 2)
+        async with asyncio.timeout(LONG_S):
+            await call(peers, peer, type="admin_read", name="events")
+        assert not topics.done()
+        topics.cancel()
+
+
 async def test_a_large_answer_arrives_whole(peers: TcpPeers) -> None:
     """Ten megabytes of batches, as a follower that has to catch up gets them."""
     batches = bytes(range(256)) * 40_000
