@@ -37,6 +37,11 @@ def rule_names(ctx: typer.Context, incomplete: str) -> list[str]:
     return _beginning(_asked(lambda: _rules(ctx)), incomplete)
 
 
+def user_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Users with a credential that begin so, of a running cluster; a coordinator is not opened for this."""
+    return _beginning(_asked(lambda: _users(_broker(ctx))), incomplete)
+
+
 def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
     return sorted(one for one in names if one.startswith(incomplete))
 
@@ -62,6 +67,14 @@ def _groups(broker: Broker) -> list[str]:
 
     with Cluster.open(broker) as cluster:
         return [str(one["group"]) for one in listed_groups(cluster)]
+
+
+def _users(broker: Broker) -> list[str]:
+    from cli.cluster import Cluster
+
+    with Cluster.open(broker) as cluster:
+        answer = cluster.request("describe_user_scram_credentials", {"users": None})
+    return [str(row.user) for row in answer.results]
 
 
 def _rules(ctx: typer.Context) -> list[str]:

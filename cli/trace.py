@@ -67,6 +67,9 @@ def trace(  # noqa: PLR0917 - typer makes options of them
         Path | None, typer.Option(help="Write Mermaid text here; fenced where it ends in .md.")
     ] = None,
     record: Annotated[Path | None, typer.Option(help="Write the events here, one a line.")] = None,
+    json_lines: Annotated[
+        bool, typer.Option("--json", help="Print the events, one a line, instead of Mermaid text.")
+    ] = False,
     title: Annotated[str, typer.Option(help="Above the picture.")] = "",
 ) -> None:
     """Draw what producers sent, what was lost, and what the broker decided, step by step."""
@@ -85,6 +88,10 @@ def trace(  # noqa: PLR0917 - typer makes options of them
             "nothing was decided: there is nothing to draw (--follow waits for producers)"
         )
     _write(events, svg, mermaid, record, title)
+    if json_lines:
+        sys.stdout.write(_lines(events))
+    elif svg is None and mermaid is None and record is None:
+        sys.stdout.write(_mermaid(events))
 
 
 def _record(
@@ -150,17 +157,25 @@ def _write(
     record: Path | None,
     title: str,
 ) -> None:
-    from diagram import render_mermaid, render_svg
+    from diagram import render_svg
 
     if record is not None:
-        record.write_text("".join(json.dumps(event) + "\n" for event in events))
+        record.write_text(_lines(events))
     if svg is not None:
         svg.write_text(render_svg(events, title))
     if mermaid is not None:
-        text = render_mermaid(events)
+        text = _mermaid(events)
         mermaid.write_text(f"```mermaid\n{text}```\n" if mermaid.suffix == ".md" else text)
-    if svg is None and mermaid is None and record is None:
-        sys.stdout.write(render_mermaid(events))
     for written in (record, svg, mermaid):
         if written is not None:
             typer.echo(f"wrote {written}", err=True)
+
+
+def _lines(events: list[Event]) -> str:
+    return "".join(json.dumps(event) + "\n" for event in events)
+
+
+def _mermaid(events: list[Event]) -> str:
+    from diagram import render_mermaid
+
+    return render_mermaid(events)

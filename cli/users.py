@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
+from cli.completion import user_names
 from cli.errors import CommandError
 from cli.option_groups import grouped
 from cli.options import Json
@@ -34,7 +35,7 @@ Mechanisms = Annotated[
     list[ScramMechanism] | None,
     typer.Option("--mechanism", help="One mechanism; may be repeated. Without it: both."),
 ]
-Name = Annotated[str, typer.Argument(help="The user's name.")]
+Name = Annotated[str, typer.Argument(help="The user's name.", autocompletion=user_names)]
 
 
 @app.command()

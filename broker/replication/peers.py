@@ -106,6 +106,6 @@ class TcpPeers:
 
 
 def _kind(message: Mapping[str, Any]) -> str:
-    """What messages have to have in common to wait for each other's answers."""
+    """Messages of one kind wait for each other's answers."""
     kind: str = message["type"]
     return f"{kind} {message['name']}" if kind == ADMIN_READ else kind

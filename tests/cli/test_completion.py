@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -83,8 +84,25 @@ def test_rules_are_completed(place: dict[str, str]) -> None:
     assert offered("bash", "echoless faults remove l", place) == {"lose-one"}
 
 
+def test_users_are_completed(place: dict[str, str], echoless: Command, tmp_path: Path) -> None:
+    """Those who have a credential."""
+    password = tmp_path / "password"
+    password.write_text("correct horse")
+    address = place["ECHOLESS_BOOTSTRAP_SERVER"]
+    for name in ("billing", "bot"):
+        added = echoless(
+            *("users", "add", name, "--password-file", password, "--bootstrap-server", address)
+        )
+        assert added.code == 0, added.err
+    assert offered("bash", "echoless users remove bi", place) == {"billing"}
+
+
 @pytest.mark.parametrize(
-    "line", ["echoless topics delete o", "echoless groups describe o", "echoless faults remove l"]
+    "line",
+    [
+        *("echoless topics delete o", "echoless groups describe o"),
+        *("echoless faults remove l", "echoless users remove b"),
+    ],
 )
 def test_without_a_broker_nothing_is_completed(line: str) -> None:
     """Nothing is said, either."""

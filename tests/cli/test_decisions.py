@@ -163,6 +163,7 @@ def test_trace_draws_what_a_broker_remembers(
     assert (ran.code, ran.out) == (0, "")
     assert '<title id="title">A run</title>' in svg.read_text()
     assert mermaid.read_text().startswith("```mermaid\nsequenceDiagram\n")
+    assert echoless("trace", "--admin", admin.address, "--json").out == record.read_text()
     again = echoless("trace", record)
     assert f"```mermaid\n{again.out}```\n" == mermaid.read_text()
 

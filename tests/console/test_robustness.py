@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 TOKEN = "q3bVvnsS0lD2Zx8KfWm1uA"
 READER = "9tq1XrGhe4wPjDk7LsYc0Q"
 LOOKED_AT = re.compile(r"/(topics|producers|groups|metrics|connections|health|faults)(\?.*)?$")
-"""What pages ask for again and again."""
+"""Documents that pages ask for again and again."""
 
 
 def test_a_restart_is_seen_and_said(broker: Echoless, open_page: OpenPage) -> None:
