@@ -60,7 +60,7 @@ class Cluster:
 
     `advertised` are the addresses given to clients, such as those of proxies. With `by_name` the
     brokers know ZooKeeper and each other by the names of their hosts. `security` closes them to strangers.
-    `tree` is where their code is.
+    `tree` is where their code is. `settings_of` are settings of single brokers.
     """
 
     def __init__(
@@ -75,6 +75,7 @@ class Cluster:
         by_name: bool = False,
         security: ClusterSecurity | None = None,
         tree: Path = REPOSITORY,
+        settings_of: Mapping[int, Mapping[str, str]] | None = None,
     ) -> None:
         self.directory = directory
         self._advertised = dict(advertised or {})
@@ -85,6 +86,7 @@ class Cluster:
         self._hosts = hosts
         self._by_name = by_name
         self._tree = tree
+        self._settings_of = settings_of or {}
         self.zookeeper = ZooKeeper(directory / ZOOKEEPER, self._zookeeper_settings())
         if hosts is not None:
             self.zookeeper.process.prefix = hosts.prefix(ZOOKEEPER)
@@ -274,6 +276,7 @@ class Cluster:
         # Below the ephemeral ports: an outgoing connection must not take one between two starts.
         ports = [free_port() for _ in range(3)]
         settings = {"default_replication_factor": "3", **self._settings}
+        settings |= self._settings_of.get(broker_id, {})
         if self._hosts is not None:
             settings["admin_insecure"] = (
                 "true"  # addresses of namespaces that only this test reaches
