@@ -9,6 +9,7 @@ from broker.admin.group_lags import GroupLags
 from broker.admin.view import BrokerView, PartitionView
 from broker.decisions.events import Event, FaultHit, Outcome, Skipped
 from protocol.dedup import BatchMetadata, ProducerEntry
+from protocol.internal_topics import CONSUMER_OFFSETS
 from storage.strays import Stray
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def ready_document(broker: BrokerView) -> dict[str, Any]:
 
 
 def health_document(broker: BrokerView, is_shown: Callable[[str], bool]) -> dict[str, Any]:
-    """Whether the broker serves, and anything found on its disk that needs an operator's attention.
+    """Whether the broker serves, and anything found that needs an operator's attention.
 
     `is_shown` says of which topics.
     """
@@ -47,6 +48,9 @@ def health_document(broker: BrokerView, is_shown: Callable[[str], bool]) -> dict
     ]
     if uncleanable:
         document["uncleanable"] = uncleanable
+    unserved = broker.groups.unserved() if is_shown(CONSUMER_OFFSETS) else ()
+    if unserved:
+        document["unserved_groups"] = [one._asdict() for one in unserved]
     return document
 
 

@@ -27,7 +27,7 @@ from storage.strays import Stray
 if TYPE_CHECKING:
     from broker.authentication.admin_tokens import Tokens
     from broker.authorization.access import Access
-    from broker.groups.shard import Answered
+    from broker.groups.shard import Answered, Unserved
     from broker.metadata.registration import BrokerInfo
     from coordinators.groups.answers import CommittedOffset, ListedGroup
     from coordinators.groups.requests import GroupRequest
@@ -94,6 +94,7 @@ class GroupsView(Protocol):
     @property
     def rebalances_completed(self) -> int: ...
     def readiness(self) -> ErrorCode: ...
+    def unserved(self) -> Sequence[Unserved]: ...
     def ask(self, request: GroupRequest) -> Answered: ...
     def topic_names(self, topic_ids: Collection[bytes]) -> Mapping[bytes, str]: ...
 

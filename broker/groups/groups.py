@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from broker.config.loading import Config
 from broker.essential_task import reported_task
 from broker.groups.cluster_topics import ClusterTopics
-from broker.groups.shard import Answered, Shard, ShardParts, ShardState
+from broker.groups.shard import Answered, Shard, ShardParts, ShardState, Unserved
 from broker.metadata.topic import TopicDeleted, TopicEvent
 from broker.network.turns import work_in_turns
 from broker.partitions.partition import Partition
@@ -104,6 +104,11 @@ class Groups:
         if ShardState.FAILED in states:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE
+
+    def unserved(self) -> list[Unserved]:
+        """The partitions whose groups this broker should serve and does not."""
+        found = [shard.unserved for _, shard in sorted(self.shards.items())]
+        return [one for one in found if one is not None]
 
     def listed(
         self, states: Collection[str], types: Collection[str]

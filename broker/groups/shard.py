@@ -63,6 +63,8 @@ HELD_MAX: Final = 1000
 """Requests of one shard that may wait until it is loaded."""
 HELD_S: Final = 1.0
 """How long a request waits for that."""
+LATE_S: Final = 10.0
+"""A shard that has been loading for so long is worth a warning, and another one after each further interval."""
 _WHILE_LOADING: Final = {
     Heartbeat: ErrorCode.NONE,
     # 14 would be fatal to the consumer of Kafka's Java client.
@@ -71,7 +73,8 @@ _WHILE_LOADING: Final = {
 
 _UNREADABLE: Final = (
     "the groups of %s cannot be served, its log cannot be read: %s; "
-    "see `echoless verify`, or let another replica lead"
+    "see `echoless verify`, or let another replica lead; "
+    "a record of a newer version is read by the release that wrote it"
 )
 _NOT_LOADED: Final = (
     "the groups of %s cannot be served, loading them failed with %s; let another replica lead, "
@@ -90,6 +93,14 @@ class ShardState(enum.Enum):
     FAILED = "failed"
     """Its partition cannot be read."""
     LOST = "lost"
+
+
+class Unserved(NamedTuple):
+    """Groups that no one serves, though this broker should."""
+
+    partition: int
+    state: str
+    reason: str
 
 
 class ShardParts(NamedTuple):
@@ -123,6 +134,8 @@ class Shard:
         self.state = ShardState.LOADING
         self.load_s = 0.0
         """How long it took to load."""
+        self.problem: str | None = None
+        """Why it does not serve: it has failed, or it has been loading for long."""
         self._parts = parts
         self._appends = Appends(partition, self, parts.appends)
         self._timers = Timers(self._fired)
@@ -134,13 +147,13 @@ class Shard:
         self._waiting: dict[int, _Waiting] = {}
         self._last_reply_id = 0
         self._resolving: set[asyncio.Task[None]] = set()
+        self._began_at = asyncio.get_running_loop().time()
+        self._late = asyncio.get_running_loop().call_later(LATE_S, self._note_late)
         self._loading = reported_task(self._load(), f"loading {partition.name}")
 
     # --- the way from LOADING to SERVING, and out of it ---
 
     async def _load(self) -> None:
-        loop = asyncio.get_running_loop()
-        began_at = loop.time()
         try:
             coordinator = await in_thread(self._parts.new_coordinator)
             count = await load(self.partition, self.leader_epoch, coordinator.apply)
@@ -151,7 +164,8 @@ class Shard:
             return
         self._coordinator = coordinator
         self.state = ShardState.SERVING
-        self.load_s = loop.time() - began_at
+        self._in_time()
+        self.load_s = asyncio.get_running_loop().time() - self._began_at
         metrics = self._parts.appends.metrics
         metrics.group_loads_total += 1
         metrics.group_load_ms_total += round(self.load_s * 1000)
@@ -185,6 +199,22 @@ class Shard:
         self._parts.appends.metrics.group_load_failures_total += 1
         logger.critical(message, *arguments, exc_info=cause)
         self._end(ShardState.FAILED)
+        self.problem = message % arguments
+
+    def _note_late(self) -> None:
+        """Says now and then that the shard is still loading: its groups wait, whatever the reason."""
+        loop, log = asyncio.get_running_loop(), self.partition.log
+        self._late = loop.call_later(LATE_S, self._note_late)
+        self.problem = (
+            f"the groups of {self.partition.name} have been loading for {loop.time() - self._began_at:.0f} s; "
+            f"the log ends at {log.log_end_offset}, its high watermark is {self.partition.high_watermark}, "
+            f"in-sync replicas are {list(self.partition.isr)}"
+        )
+        logger.warning("%s", self.problem)
+
+    def _in_time(self) -> None:
+        self._late.cancel()
+        self.problem = None
 
     def lose(self) -> None:
         """Forgets everything: this broker does not lead the partition in this epoch any more."""
@@ -194,6 +224,7 @@ class Shard:
         if self.state is ShardState.LOST:
             return
         self.state = state
+        self._in_time()
         self._coordinator = None
         self._timers.cancel_all()
         self._appends.close()
@@ -280,6 +311,13 @@ class Shard:
             coordinator.end_sessions(keys)
             for key in keys:
                 self._step(TimerFired(key))
+
+    @property
+    def unserved(self) -> Unserved | None:
+        """Why it does not serve its groups; None if it does, or will in a moment."""
+        if self.problem is None:
+            return None
+        return Unserved(self.partition.index, self.state.value, self.problem)
 
     @property
     def coordinator(self) -> GroupCoordinator | None:

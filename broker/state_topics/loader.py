@@ -30,7 +30,7 @@ WARNINGS_MAX: Final = 20
 """How many records that cannot be applied get a line of their own; the rest is counted."""
 
 Apply = Callable[[bytes, bytes | None], str | None]
-"""Applies a record; returns why it was skipped, None if it was not."""
+"""Applies a record; returns why it was skipped, None if it was not. Raises `DecodeError` if it cannot be read."""
 
 
 async def load(partition: Partition, leader_epoch: int, apply: Apply) -> int:
@@ -98,9 +98,12 @@ class _Replay:
             if record.offset < offset:
                 continue  # below the log start
             self.count += 1
-            reason = (
-                "it has no key" if record.key is None else self._apply(record.key, record.value)
-            )
+            try:
+                reason = (
+                    "it has no key" if record.key is None else self._apply(record.key, record.value)
+                )
+            except DecodeError as error:
+                raise DecodeError(f"the record at offset {record.offset}: {error}") from error
             if reason is not None:
                 self._skip(record.offset, reason)
 

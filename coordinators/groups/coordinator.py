@@ -78,17 +78,25 @@ class GroupCoordinator:
         self._offset_reads = OffsetReads(groups)
 
     def apply(self, key: bytes, value: bytes | None) -> str | None:
-        """Replay a record of the log; only while loading. Returns why it was skipped, for a warning; else None."""
+        """Replay a record of the log; only while loading. Returns why it was skipped, for a warning; else None.
+
+        Raises `DecodeError` if the record cannot be read.
+        """
         return self._groups.durable.apply(key, value)
 
     def start(self, now: Now) -> Iterator[list[Effect]]:
-        """Begin after the replay: what follows for one group after the other. Run to the end before any `step`."""
+        """Begin after the replay: what follows for one group after the other. Run to the end before any `step`.
+
+        Raises `DecodeError` if the records of a group contradict each other.
+        """
         for group_id, durable in list(self._groups.durable.groups.items()):
             if durable.value is not None and durable.value.members:
                 self._groups.now = now
                 self._begin(group_id, is_rebalancing=durable.value.is_rebalancing)
                 yield self._groups.take_effects()
-            elif durable.consumer is not None and durable.consumer.members:
+            elif durable.consumer is not None and (
+                durable.consumer.members or durable.consumer.currents
+            ):
                 self._groups.now = now
                 self._consumers.start(group_id)
                 yield self._groups.take_effects()

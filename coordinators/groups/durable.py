@@ -35,9 +35,15 @@ class DurableGroups:
         """Bytes of assignments and of the metadata of offsets."""
 
     def apply(self, key: bytes, value: bytes | None) -> str | None:
-        """Put a record of the log. Returns why it was skipped instead."""
+        """Put a record of the log. Returns why it was skipped instead: its type is not known.
+
+        Raises `DecodeError` if a record of a known type cannot be read: what it replaces is out of date.
+        """
         try:
             read = read_key(key)
+        except DecodeError as error:
+            raise DecodeError(f"its key ({len(key)} bytes) cannot be read: {error}") from error
+        try:
             match read:
                 case OffsetKey():
                     self.put(read, None if value is None else read_offset_value(value))
@@ -48,7 +54,7 @@ class DurableGroups:
                 case _:
                     self.put(read, None if value is None else read_consumer_value(read, value))
         except DecodeError as error:
-            return str(error)
+            raise DecodeError(f"{_described(key, read)} cannot be read: {error}") from error
         return None
 
     def put(
@@ -88,6 +94,10 @@ class DurableGroups:
         self.size += state.size - before
         if state.is_blank:
             group.consumer = None
+
+
+def _described(data: bytes, key: tuple[object, ...]) -> str:
+    return f"type {int.from_bytes(data[:2])}, {key}"
 
 
 def _put_offset(

@@ -77,7 +77,8 @@ function drawHealth(health, trouble, overviews, healths) {
     : el("section", { class: "card tile" }, el("h2", {}, `Broker ${brokerId} `, el("span", { class: "pill bad" }, "✕ not seen")), el("p", { class: "dim" }, error.message))));
   const found = healths.flatMap(({ brokerId, document: one }) => [
     ...(one?.strays ?? []).map((stray) => `Broker ${brokerId} has set aside ${stray.name}: ${stray.reason}`),
-    ...(one?.damaged ?? []).map((damage) => `Broker ${brokerId} has found damage: ${JSON.stringify(damage)}`)]);
+    ...(one?.damaged ?? []).map((damage) => `Broker ${brokerId} has found damage: ${JSON.stringify(damage)}`),
+    ...(one?.unserved_groups ?? []).map((groups) => `Broker ${brokerId}: ${groups.reason}`)]);
   fill(trouble, found.map((text) => el("p", { class: "error", role: "alert" }, text)));
 }
 

@@ -27,7 +27,7 @@ from coordinators.groups.requests import (
     OffsetCommit,
     OffsetDelete,
 )
-from protocol.errors import ErrorCode
+from protocol.errors import DecodeError, ErrorCode
 
 _CONCERNED: Final = (
     ConsumerHeartbeat,
@@ -60,9 +60,12 @@ class ConsumerGroups:
         return self._heartbeats.completed
 
     def start(self, group_id: str) -> None:
-        """Serve a group that was loaded."""
+        """Serve a group that was loaded. Raises `DecodeError` if its records contradict each other."""
         group, durable = self._groups.find(group_id), self._groups.durable.groups[group_id]
         if group is not None and durable.consumer is not None:
+            contradiction = durable.consumer.contradiction()
+            if contradiction is not None:
+                raise DecodeError(f"the records of group {group_id} do not agree: {contradiction}")
             self._storing.load(group, durable.consumer)
 
     def takes(self, reply_id: int, request: GroupRequest) -> bool:

@@ -125,6 +125,16 @@ class ConsumerState:
             case RegexKey():
                 return self.regexes.get(key.pattern)
 
+    def contradiction(self) -> str | None:
+        """Look for what cannot be if every record was read; None if nothing contradicts the rest."""
+        if self.members and self.epoch is None:
+            return "it has members and no epoch (type 3)"
+        for member_id in self.members.keys() ^ self.currents.keys():
+            if member_id in self.members:
+                return f"of its member {member_id} it is not known what it has (type 8)"
+            return f"it is known what {member_id} has (type 8), which is no member (type 5)"
+        return None
+
     def keys(self, group_id: str) -> Iterator[ConsumerKey]:
         """The keys of all its records, in the order in which Kafka removes them."""
         yield from (CurrentKey(group_id, one) for one in self.currents)

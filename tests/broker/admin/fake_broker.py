@@ -12,6 +12,7 @@ from broker.authorization.access import Access
 from broker.clock import Clock
 from broker.config.loading import Config
 from broker.decisions.decisions import Decisions
+from broker.groups.shard import Unserved
 from broker.metadata.registration import BrokerInfo
 from broker.metrics import Metrics
 from broker.network.memory_budget import MemoryBudget
@@ -66,6 +67,10 @@ class FakeGroups:
     ready: ErrorCode = ErrorCode.NONE
     member_count: int = 0
     rebalances_completed: int = 0
+    without_coordinator: list[Unserved] = field(default_factory=list)
+
+    def unserved(self) -> list[Unserved]:
+        return self.without_coordinator
 
     def committed(self) -> Iterator[CommittedOffset]:
         return iter(self.offsets)

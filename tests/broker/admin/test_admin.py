@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from broker.admin.documents import producer_document
 from broker.admin.server import AdminServer
 from broker.config.values import Address
+from broker.groups.shard import Unserved
 from broker.network.server import bind, bound_address
 from broker.network.turns import ROWS_PER_TURN
 from coordinators.groups.answers import CommittedOffset, ListedGroup
@@ -80,6 +81,10 @@ async def test_what_somebody_must_look_at_is_listed(admin: AdminClient) -> None:
     admin.broker.logs.damaged[damage.file] = damage
     _, body = await admin.get("/health")
     assert body["damaged"] == [damage._asdict()]
+    unserved = Unserved(3, "failed", "the record at offset 7 cannot be read")
+    admin.broker.groups.without_coordinator.append(unserved)
+    _, body = await admin.get("/health")
+    assert body["unserved_groups"] == [unserved._asdict()]
     text = await admin.text("/metrics")
     assert "echoless_damaged_segments 1.0\n" in text
     assert "echoless_strays 1.0\n" in text

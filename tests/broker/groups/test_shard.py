@@ -39,7 +39,7 @@ from coordinators.groups.events import (
     TimerFired,
 )
 from coordinators.groups.requests import DeleteGroup, Heartbeat, SyncGroup
-from protocol.errors import ErrorCode, KafkaError
+from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.record_batch import read_header
 from protocol.records import Record, build_batch
 from storage.log_config import LogConfig
@@ -370,3 +370,42 @@ async def test_a_partition_whose_loading_fails_for_any_reason_is_not_served(
     assert f"the groups of {one.led.partition.name} cannot be served" in caplog.text
     assert type(error).__name__ in caplog.text
     assert one.parts.appends.metrics.group_load_failures_total == 1
+
+
+async def test_a_record_that_is_not_understood_is_named_with_its_partition(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """In the log and for /health, with what helps."""
+    one = Sharded()
+    one.store(b"a")
+
+    def apply(_key: bytes, _value: bytes | None) -> str | None:
+        raise DecodeError("type 8 is of version 3")
+
+    one.coordinator.apply = apply  # type: ignore[method-assign]
+    shard = Shard(one.led.partition, one.parts)
+    await until(lambda: shard.state is ShardState.FAILED)
+    assert shard.unserved is not None
+    assert shard.unserved.state == "failed"
+    for text in (shard.unserved.reason, caplog.text):
+        assert "orders-0 cannot be served" in text
+        assert "the record at offset 0: type 8 is of version 3" in text
+        assert "read by the release that wrote it" in text
+
+
+async def test_a_shard_that_is_long_in_loading_says_so_until_it_serves(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A high watermark that does not move would leave its groups waiting in silence."""
+    monkeypatch.setattr(shard_module, "LATE_S", 0.001)
+    one = Sharded(replicas=(1, 2))
+    one.store(b"a")
+    shard = Shard(one.led.partition, one.parts)
+    assert shard.unserved is None
+    await until(lambda: caplog.text.count("have been loading for") >= 2)
+    assert shard.unserved is not None
+    assert shard.unserved.state == "loading"
+    assert "the log ends at 1, its high watermark is 0" in shard.unserved.reason
+    one.led.partition.note_fetch(2, 7, 1)
+    await until(lambda: shard.state is ShardState.SERVING)
+    assert shard.unserved is None

@@ -140,3 +140,18 @@ async def test_damage_ends_loading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(one.led.one.log, "read", read_damaged)
     with pytest.raises(DecodeError, match="the CRC of the batch at offset 1 is wrong"):
         await one.load()
+
+
+async def test_a_record_that_cannot_be_read_ends_loading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names its offset: what it replaces is out of date."""
+    one = Loading()
+    one.store((b"a", b"1"), (b"newer", b"2"))
+
+    def apply(key: bytes, value: bytes | None) -> str | None:
+        if key == b"newer":
+            raise DecodeError("type 8 is of version 3")
+        return None
+
+    monkeypatch.setattr(one, "apply", apply)
+    with pytest.raises(DecodeError, match=r"^the record at offset 1: type 8 is of version 3$"):
+        await one.load()
