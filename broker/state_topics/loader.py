@@ -4,6 +4,8 @@ Invariant: nothing is answered from a record that another leader could still cut
 up to the end of the log, so it may include records above the high watermark; `load` returns once that has
 passed them.
 
+Invariant: a record that cannot be read ends the loading; only types that are not known are skipped.
+
 Reading a slice is a matter of microseconds; decoding and applying it is done in a thread. The log is not cut
 while this broker leads, and what is appended meanwhile is not read: nothing is, before `load` returns.
 """
