@@ -145,7 +145,8 @@ def _request_seconds(latencies: Latencies) -> Metric:
         labels=["api"],
     )
     bounds = [*map(str, LATENCY_BOUNDS_S), "+Inf"]
-    for key, row in sorted(latencies.items()):
+    # Where rules delay requests, one may wait for its refusal that is of no API.
+    for key, row in sorted((key, row) for key, row in latencies.items() if key in SERVED_BY_KEY):
         *counts, sum_s = row
         buckets = list(zip(bounds, accumulate(counts), strict=True))
         family.add_metric([SERVED_BY_KEY[key].api.name], buckets, sum_s)

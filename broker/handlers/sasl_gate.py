@@ -8,6 +8,7 @@ after a handshake; no frame is large. The states are those of Kafka's `SaslServe
 from __future__ import annotations
 
 import struct
+from collections.abc import Awaitable
 from functools import partial
 from typing import Final
 
@@ -15,7 +16,7 @@ from broker.authentication.session import Session, Stage
 from broker.handlers import api_versions, sasl_authenticate, sasl_handshake
 from broker.handlers.dispatch import KafkaDispatcher
 from broker.network.connection import Buffers, Dispatched
-from broker.network.request import CloseConnectionError, Peer
+from broker.network.request import CloseConnectionError, OfNoApi, Peer
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.framing import Frame, frame_length
 from protocol.headers import (
@@ -60,7 +61,8 @@ class SaslGate:
     def _log_in(self, frame: Frame, peer: Peer, session: Session) -> Dispatched:
         stage = session.stage
         if stage is Stage.RAW_TOKENS:
-            return session.answer(bytes(frame), _raw, _no_answer)
+            answer = session.answer(bytes(frame), _raw, _no_answer)
+            return OfNoApi(answer if isinstance(answer, Awaitable) else _soon(answer))
         header = read_request_header(frame)
         key = header.api_key
         if stage is Stage.TOKENS:
@@ -71,8 +73,8 @@ class SaslGate:
                     f"API key {key} in the middle of a log-in, with {len(frame)} bytes"
                 )
             error = KafkaError(ErrorCode.ILLEGAL_SASL_STATE)
-            answer = self._inner.refused(frame, peer, error)
-            return session.end_with(answer, f"API key {key} in the middle of a log-in")
+            reason = f"API key {key} in the middle of a log-in"
+            return OfNoApi(session.end_with(self._inner.refused(frame, peer, error), reason))
         if key == sasl_handshake.API.key:
             return _shake_hands(frame, session)
         if key == api_versions.API.key and stage is Stage.START:
@@ -167,5 +169,5 @@ def _no_answer(_error: SaslError) -> Buffers | None:
     return None
 
 
-async def _soon(answer: Buffers) -> Buffers:
+async def _soon(answer: Buffers | None) -> Buffers | None:
     return answer

@@ -41,6 +41,7 @@ from broker.network.request import (
     Login,
     NeedsFrameUntil,
     NeedsNoFrame,
+    OfNoApi,
     Peer,
 )
 from broker.network.unsent_answers import UnsentAnswers
@@ -511,11 +512,13 @@ class Connection(asyncio.BufferedProtocol):
         elif isinstance(dispatched, Promise):
             self._answer_when_kept(dispatched, self._new_slot(frame, taken_at))
         else:
-            self._answer_later(dispatched, len(frame), self._new_slot(frame, taken_at))
+            is_request = not isinstance(dispatched, OfNoApi)
+            slot = self._new_slot(frame, taken_at, is_request=is_request)
+            self._answer_later(dispatched, len(frame), slot)
         return False
 
-    def _new_slot(self, frame: Frame, taken_at: float) -> _Slot:
-        latencies = self._latencies
+    def _new_slot(self, frame: Frame, taken_at: float, *, is_request: bool = True) -> _Slot:
+        latencies = self._latencies if is_request and len(frame) > 1 else None
         slot = _Slot(None if latencies is None else latencies[frame[1]], taken_at)
         self._slots.append(slot)
         return slot

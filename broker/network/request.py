@@ -145,6 +145,21 @@ class NeedsFrameUntil(Awaitable[Any]):
         return self._answer.__await__()
 
 
+class OfNoApi(Awaitable[Any]):
+    """An answer to bytes that are no request of an API: their place for its key has anything, or is not there.
+
+    No latency is counted.
+    """
+
+    __slots__ = ("_answer",)
+
+    def __init__(self, answer: Awaitable[Any]) -> None:
+        self._answer = answer
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._answer.__await__()
+
+
 def needing_as_much(outcome: Awaitable[Any], answer: Coroutine[Any, Any, Any]) -> Awaitable[Any]:
     """Marks `answer`, which is made of `outcome`, as needing the frame for as long as that does."""
     if isinstance(outcome, NeedsNoFrame | Promise):

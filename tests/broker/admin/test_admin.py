@@ -259,6 +259,13 @@ async def test_metrics_are_what_prometheus_reads(admin: AdminClient) -> None:
     assert samples[f"{took}_sum", (("api", "produce"),)] == 0.0015
 
 
+async def test_the_latency_of_no_api_is_left_out(admin: AdminClient) -> None:
+    """A row for a key that is not served does not end the page."""
+    admin.broker.metrics.latencies[97][-1] += 0.1
+    text = await admin.text("/metrics")
+    assert "echoless_connections_open" in text
+
+
 async def test_partitions_in_trouble_are_counted(admin: AdminClient) -> None:
     """A replica that is not in sync where the broker leads, and no leader at all."""
     first, second, _ = admin.broker.partitions.values()

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from broker.authentication import exchanges, session
+from broker.handlers import sasl_handshake
 from broker.metadata.topic import NewTopic
 from broker.network.fair_workers import FairWorkers
 from protocol.errors import ErrorCode
@@ -195,6 +196,34 @@ async def test_tokens_without_requests(tmp_path: Path) -> None:
         assert await exchange_raw(connection, plain_token("alice", "wrong")) is None
         assert time.monotonic() - began >= 0.1
         await connection.close()
+
+
+@pytest.mark.parametrize("mechanism", PASSWORD_MECHANISMS)
+@pytest.mark.parametrize("token", [b"", b"\x01", b"n,,n=nobody,r=x", b"\0alice\0wrong"])
+async def test_a_token_without_a_request_is_no_request_of_an_api(
+    tmp_path: Path, mechanism: str, token: bytes
+) -> None:
+    """Its bytes are not taken for the key of one: the metrics would have the latency of an API that there is not."""
+    async with with_users(
+        tmp_path, "alice", connection_failed_authentication_delay_ms="0"
+    ) as running:
+        connection = await RawConnection.open(running.kafka_address)
+        await handshake(connection, mechanism, 0)
+        await exchange_raw(connection, token)
+        await connection.close()
+        metrics = running.broker.metrics
+    assert set(metrics.latencies) == {sasl_handshake.API.key}
+    assert not metrics.requests_failed_total
+
+
+async def test_a_request_of_no_api_in_the_middle_of_a_log_in(tmp_path: Path) -> None:
+    """It ends the connection, and the metrics have no latency of it."""
+    async with with_users(tmp_path, "alice") as running:
+        connection = await RawConnection.open(running.kafka_address)
+        await handshake(connection, "PLAIN")
+        connection.send_bytes(struct.pack(">ihhih", 10, 97, 0, 1, -1))
+        await ends(connection)
+        assert set(running.broker.metrics.latencies) == {sasl_handshake.API.key}
 
 
 @pytest.mark.parametrize("mechanism", PASSWORD_MECHANISMS)

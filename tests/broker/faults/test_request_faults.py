@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import struct
 
 import pytest
 
@@ -94,6 +95,20 @@ async def test_a_delayed_request_keeps_those_behind_it_waiting(
     assert [(await kafka.receive_produce(9))[0].error for _ in range(2)] == [0, 0]
     assert asyncio.get_running_loop().time() - began >= 0.049
     assert lab.verdicts() == [(0, "append"), (1, "append")]
+
+
+@pytest.mark.parametrize("frame", [b"\0", struct.pack(">hhih", 97, 0, 1, -1)])
+async def test_what_is_no_request_waits_behind_a_delayed_one(
+    lab: Lab, kafka: RawConnection, frame: bytes
+) -> None:
+    """It ends the connection as it always does, and is no bug."""
+    lab.add({"type": "delay_request", "ms": 50}, PRODUCE, times=1)
+    send(kafka, batch(0))
+    kafka.send_bytes(struct.pack(">i", len(frame)) + frame)
+    assert [one.error for one in await kafka.receive_produce(9)] == [0]
+    with pytest.raises(ConnectionEndedError):
+        await kafka.receive()
+    assert not lab.broker.metrics.requests_failed_total
 
 
 async def test_a_delayed_request_comes_also_when_its_client_has_gone(
