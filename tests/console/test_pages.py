@@ -219,3 +219,21 @@ def test_topics_say_why_none_is_shown(broker: Echoless, open_page: OpenPage) -> 
     page.get_by_text('No topic has "bills" in its name.').wait_for()
     page.goto(f"http://{broker.admin_address}/console#/topics/bills")
     page.get_by_text("There is no topic bills.").wait_for()
+
+
+@pytest.mark.parametrize("width", [360, 460])
+def test_a_narrow_page_stays_readable(broker: Echoless, open_page: OpenPage, width: int) -> None:
+    """Nothing scrolls sideways but tables and the pages' names; reasons go to a line of their own."""
+    producer_id = tell(broker)
+    page = open_page(broker, f"#/producers/orders/0?id={producer_id}")
+    page.set_viewport_size({"width": width, "height": 800})
+    page.locator(".history li").first.wait_for()
+    for reason in page.locator(".history li > :last-child").all():
+        box = reason.bounding_box()
+        assert box is not None
+        assert box["width"] > width / 3
+        assert box["x"] + box["width"] <= width
+    for link in page.locator("nav a").all():
+        link.click()
+        page.locator(f"main.{link.get_attribute('data-page')} h1").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
