@@ -210,7 +210,7 @@ def read_records(directory: Path) -> list[Record]:
 
 
 def read_producers(directory: Path) -> dict[int, tuple[int, list[tuple[int, int, int]]]]:
-    """What a clean stop has written of the producers: epochs, sequences and offsets of their windows."""
+    """Epochs, sequences and offsets of the producers' windows, as a clean stop has written them."""
     newest = max(int(path.stem) for path in directory.glob("*.snapshot"))
     path = paths.offset_file(str(directory), newest, paths.SNAPSHOT)
     return {
