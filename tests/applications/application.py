@@ -1,4 +1,4 @@
-"""One Java application as a process, and the lines that it prints."""
+"""One application as a process, and the lines that it prints."""
 
 from __future__ import annotations
 
@@ -18,16 +18,12 @@ _ASK_AGAIN_S: Final = 0.05
 _SHOWN: Final = 3000
 
 
-class Application:
-    """Started from its main class; `kill` sends SIGKILL. It may be started again."""
+class Program:
+    """Started from its command; `kill` sends SIGKILL. It may be started again."""
 
-    def __init__(self, directory: Path, main_class: str, *arguments: str) -> None:
-        require("applications")
+    def __init__(self, directory: Path, *command: str) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        self._command = [
-            *("java", *_JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"),
-            *("-cp", f"{JARS}/*", main_class, *arguments),
-        ]
+        self._command = command
         self._output = directory / "output"
         self._errors = directory / "errors"
         self._process: subprocess.Popen[bytes] | None = None
@@ -48,11 +44,20 @@ class Application:
             atexit.unregister(self._process.kill)
             self._process = None
 
+    def wait(self) -> int:
+        """Waits until it ends by itself; returns the exit status."""
+        assert self._process is not None
+        return self._process.wait(_PATIENCE_S)
+
     @property
     def lines(self) -> Sequence[str]:
         """Everything that was printed in whole lines."""
-        text = self._output.read_text()
-        return text[: text.rfind("\n") + 1].splitlines()
+        return _whole_lines(self._output)
+
+    @property
+    def error_lines(self) -> Sequence[str]:
+        """Everything that was printed as errors in whole lines."""
+        return _whole_lines(self._errors)
 
     def wait_until(self, is_so: Callable[[], bool], what: str) -> None:
         """Polls until it is so; fails if the application ends before."""
@@ -69,15 +74,33 @@ class Application:
         return "\n".join(path.read_text()[-_SHOWN:] for path in (self._output, self._errors))
 
 
+def _whole_lines(path: Path) -> Sequence[str]:
+    text = path.read_text()
+    return text[: text.rfind("\n") + 1].splitlines()
+
+
+class Application(Program):
+    """A Java application, started from its main class."""
+
+    def __init__(self, directory: Path, main_class: str, *arguments: str) -> None:
+        require("applications")
+        super().__init__(
+            directory,
+            *("java", *_JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"),
+            *("-cp", f"{JARS}/*", main_class, *arguments),
+        )
+
+
 class ToolRunner:
     """Kafka's command-line tools, one after the other in one JVM: each start would take seconds."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, jars: Path = JARS) -> None:
+        """`jars` may be those of another version of Kafka than that of the applications."""
         require("applications")
         directory.mkdir(parents=True, exist_ok=True)
         self._errors = (directory / "errors").open("w+b")
         self._process = subprocess.Popen(
-            ["java", *_JVM, "-cp", f"{JARS}/*", "echoless.Tools"],
+            ["java", *_JVM, "-cp", f"{JARS}/classes:{jars}/*", "echoless.Tools"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
