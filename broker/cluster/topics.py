@@ -16,6 +16,7 @@ from typing import Final
 from broker.cluster.membership import Membership
 from broker.config import internal_topics
 from broker.config.loading import Config
+from broker.config.topic import check_in_force
 from broker.descriptors import descriptor_shares
 from broker.limited_log import LimitedLog
 from broker.metadata.topic import NewTopic, Topic
@@ -66,6 +67,7 @@ class Topics:
         if new.name in INTERNAL_TOPICS:
             internal_topics.check_allowed(new.name, new.config)
             new = replace(new, config={**INTERNAL_CONFIG, **new.config})
+        check_in_force(self._config, new.config)
         lack = self._lack_of_room(wanted, new.replication_factor)
         if lack is not None:
             await self._registry.create_topic(new, validate_only=True)  # other reasons come first

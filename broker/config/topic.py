@@ -132,6 +132,22 @@ def validated(overrides: Mapping[str, str | None]) -> dict[str, str]:
     return {name: canonical(_read(name, text)) for name, text in overrides.items()}
 
 
+_LAGS: Final = frozenset({"min.compaction.lag.ms", "max.compaction.lag.ms"})
+
+
+def check_in_force(config: Config, overrides: Mapping[str, str]) -> None:
+    """Raises `KafkaError` INVALID_CONFIG if `overrides` contradict each other, or the broker's own values."""
+    if _LAGS.isdisjoint(overrides):
+        return
+    topic = TopicConfig.of(config, overrides)
+    if topic.min_compaction_lag_ms > topic.max_compaction_lag_ms:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"conflict topic config setting min.compaction.lag.ms ({topic.min_compaction_lag_ms}) > "
+            f"max.compaction.lag.ms ({topic.max_compaction_lag_ms})",
+        )
+
+
 def to_log_config(config: Config, name: str, overrides: Mapping[str, str]) -> LogConfig:
     """The configuration for the logs of a topic, from the broker's configuration and the topic's own."""
     topic = TopicConfig.of(config, in_force(name, overrides))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.config.internal_topics import check_allowed
-from broker.config.topic import validated
+from broker.config.topic import check_in_force, validated
 from broker.handlers import permits
 from broker.handlers.config_resource import (
     alter_each,
@@ -47,6 +47,7 @@ async def handle(request: Request, services: Services) -> Answer:
         topic = find_topic(services, resource.resource_name)
         overrides = validated({config.name: config.value for config in resource.configs})
         check_allowed(topic.name, overrides)
+        check_in_force(services.config, overrides)
         if not body.validate_only:
             await services.registry.set_topic_config(topic.name, overrides)
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.config.description import Alteration, AlterOperation, altered
 from broker.config.internal_topics import check_allowed
+from broker.config.topic import check_in_force
 from broker.handlers import permits
 from broker.handlers.config_resource import (
     alter_each,
@@ -34,6 +35,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import Api
 
 if TYPE_CHECKING:
+    from broker.config.loading import Config
     from broker.services import Services
 
 _THROTTLES: Final = frozenset(
@@ -67,21 +69,23 @@ async def handle(request: Request, services: Services) -> Answer:
         check_alterable(resource.resource_type)
         topic = find_topic(services, resource.resource_name)
         if body.validate_only:
-            _altered(topic.name, topic.config, changes)
+            _altered(services.config, topic.name, topic.config, changes)
         else:
             await services.registry.alter_topic_config(
-                topic.name, lambda overrides: _altered(topic.name, overrides, changes)
+                topic.name,
+                lambda overrides: _altered(services.config, topic.name, overrides, changes),
             )
 
     return await alter_each(body.resources, alter)
 
 
 def _altered(
-    topic: str, overrides: Mapping[str, str], changes: Sequence[Alteration]
+    config: Config, topic: str, overrides: Mapping[str, str], changes: Sequence[Alteration]
 ) -> dict[str, str]:
     result = altered(overrides, changes)
     names = {change.name for change in changes}
     check_allowed(topic, {name: value for name, value in result.items() if name in names})
+    check_in_force(config, result)
     return result
 
 

@@ -49,6 +49,10 @@ async def test_the_older_request_replaces_everything(
     assert overrides(running) == {"segment.bytes": "1048576"}
     for configs, code in (
         ([("nonsense", "1")], ErrorCode.INVALID_CONFIG),
+        (
+            [("max.compaction.lag.ms", "1"), ("min.compaction.lag.ms", "2")],
+            ErrorCode.INVALID_CONFIG,
+        ),
         ([("segment.bytes", None)], ErrorCode.INVALID_REQUEST),
         ([("segment.bytes", "1MiB"), ("segment.bytes", "2MiB")], ErrorCode.INVALID_REQUEST),
     ):

@@ -79,6 +79,7 @@ async def test_topics_fail_one_by_one(kafka: RawConnection) -> None:
         wanted("unknown", configs={"segment.bites": "1"}),
         wanted("wrong", configs={"segment.bytes": "few"}),
         wanted("null", configs={"segment.bytes": None}),
+        wanted("lags", configs={"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"}),
         wanted("twice-set", configs=[("retention.ms", "1"), ("retention.ms", "2")]),
     )
     assert [(row.name, row.error_code) for row in rows] == [
@@ -92,6 +93,7 @@ async def test_topics_fail_one_by_one(kafka: RawConnection) -> None:
         ("unknown", ErrorCode.INVALID_CONFIG),
         ("wrong", ErrorCode.INVALID_CONFIG),
         ("null", ErrorCode.INVALID_CONFIG),
+        ("lags", ErrorCode.INVALID_CONFIG),
         ("twice-set", ErrorCode.INVALID_CONFIG),
     ]
     assert all(row.error_message for row in rows[1:])

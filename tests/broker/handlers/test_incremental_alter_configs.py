@@ -131,3 +131,24 @@ async def test_no_client_changes_security(kafka: RawConnection, running: Running
             assert row.error_code != 0, name
     assert running.broker.config == before
     assert overrides(running) == {"retention.ms": "5000"}
+
+
+@pytest.mark.parametrize("validate_only", [True, False])
+async def test_the_youngest_that_is_compacted_is_not_older_than_the_oldest_that_is_not(
+    kafka: RawConnection, running: Running, *, validate_only: bool
+) -> None:
+    """As in Kafka, with its words; values set before count, and equal ones are fine."""
+    both = [("min.compaction.lag.ms", SET, "100"), ("max.compaction.lag.ms", SET, "100")]
+    (row,) = await alter(kafka, (TOPIC, "t", both))
+    assert row.error_code == ErrorCode.NONE
+    before = overrides(running)
+    (row,) = await alter(
+        kafka,
+        (TOPIC, "t", [("max.compaction.lag.ms", SET, "99")]),
+        validate_only=validate_only,
+    )
+    assert (row.error_code, row.error_message) == (
+        ErrorCode.INVALID_CONFIG,
+        "conflict topic config setting min.compaction.lag.ms (100) > max.compaction.lag.ms (99)",
+    )
+    assert overrides(running) == before
