@@ -133,6 +133,11 @@ class BatchHeader(NamedTuple):
         return bool(self.attributes & CONTROL_BIT)
 
     @property
+    def newest_record_ms(self) -> int:
+        """The newest record's timestamp; `NO_TIMESTAMP` for a batch that compaction has emptied."""
+        return self.max_timestamp if self.record_count else NO_TIMESTAMP
+
+    @property
     def has_delete_horizon(self) -> bool:
         """Whether the base timestamp is the time from which on compaction removes tombstones (KIP-534)."""
         return bool(self.attributes & DELETE_HORIZON_BIT)

@@ -151,7 +151,7 @@ class Segment:
             self._first_timestamp = headers[0].max_timestamp
         for header in headers:
             size = header.size
-            self.indexes.note(position, size, header.last_offset, header.max_timestamp)
+            self.indexes.note(position, size, header.last_offset, header.newest_record_ms)
             position += size
         self.next_offset = headers[-1].next_offset
 
@@ -246,7 +246,7 @@ class Segment:
         for placed in read_batches(self.file):
             position, header, batch = placed
             last_offset = check_order(self.file.path, placed, expected, self.base_offset)
-            note(position, len(batch), last_offset, header.max_timestamp)
+            note(position, len(batch), last_offset, header.newest_record_ms)
             self.next_offset = expected = last_offset + 1
             yield placed
 

@@ -248,7 +248,7 @@ class SegmentIndexes:
         for placed in read_headers(self._file, position, REPLAY_BYTES):
             header = placed.header
             last_offset = check_order(self._file.path, placed, next_offset, self.base_offset)
-            self.note(placed.position, header.size, last_offset, header.max_timestamp)
+            self.note(placed.position, header.size, last_offset, header.newest_record_ms)
             next_offset = last_offset + 1
 
     def _path(self, suffix: str) -> str:

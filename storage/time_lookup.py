@@ -72,7 +72,7 @@ def _find_below(segments: Segments, log_start_offset: int) -> LookUp:
 def _tops(segment: Segment, log_start_offset: int) -> list[tuple[int, int]]:
     """`(max timestamp, base offset)` of each batch that reaches beyond the log start."""
     headers = (placed.header for placed in segment.headers_from(log_start_offset))
-    return [(header.max_timestamp, header.base_offset) for header in headers]
+    return [(header.newest_record_ms, header.base_offset) for header in headers]
 
 
 def _find_batch(segments: Segments, timestamp_ms: int, offset: int) -> tuple[bytes, int] | None:
@@ -83,6 +83,6 @@ def _find_batch(segments: Segments, timestamp_ms: int, offset: int) -> tuple[byt
         start = max(segment.indexes.times.offset_before(timestamp_ms), offset)
         for placed in segment.headers_from(start):
             header = placed.header
-            if header.max_timestamp >= timestamp_ms:
+            if header.record_count and header.max_timestamp >= timestamp_ms:
                 return segment.file.read(placed.position, header.size), header.next_offset
     return None

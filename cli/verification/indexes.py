@@ -40,7 +40,7 @@ class IndexCheck:
 
     def see(self, position: int, header: BatchHeader) -> None:
         """Checks the next batch of the segment."""
-        self._newest = max(self._newest, header.max_timestamp)
+        self._newest = max(self._newest, header.newest_record_ms)
         if self._offsets and self._offsets[0].position <= position:
             entry = self._offsets.popleft()
             if entry != (header.last_offset, position):

@@ -212,8 +212,8 @@ class _Copy:
                 if batch is not None:
                     # A view is valid until the next piece of the file is read.
                     waiting.append(bytes(batch) if batch is placed.batch else batch)
-                    max_timestamp = read_header(batch).max_timestamp
-                    indexes.note(position, len(batch), header.last_offset, max_timestamp)
+                    newest_ms = read_header(batch).newest_record_ms
+                    indexes.note(position, len(batch), header.last_offset, newest_ms)
                     position += len(batch)
                 read += header.size
                 if read >= PAUSE_BYTES:

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from protocol.dedup import Duplicate
+from protocol.dedup import Duplicate, Reject
+from protocol.errors import ErrorCode
 from protocol.record_batch import HEADER_SIZE, Codec, read_header, seal_batch
 from storage.compaction.compaction import StalePassError
 from storage.compaction.swap import Cleaned
@@ -22,6 +23,7 @@ from tests.storage.compaction.keyed_log import (
     keyed_batch,
     records_in,
 )
+from tests.storage.log_workload import read_all
 from tests.storage.look_up import found
 from tests.storage.one_log import NOW_MS, OneLog
 
@@ -239,3 +241,49 @@ def test_readers_find_their_way_through_holes() -> None:
         assert read_header(log.read(4, 100, 20)).base_offset == 17
         assert found(log.offset_at_timestamp(NOW_MS + 3)) == (NOW_MS + 17, 17)
         assert found(log.max_timestamp()) == (NOW_MS + 19, 19)
+
+
+def test_the_newest_record_is_found_behind_batches_that_were_emptied() -> None:
+    """They keep the time of records that are gone, as in Kafka; what indexes know is the time of those that are there."""
+    one = OneLog(CONFIG)
+    future = NOW_MS + 1_000_000
+    newest = [(b"kept", b"x" * 300)]
+    append(one.log, keyed_batch(newest, timestamp=NOW_MS + 500))  # offset 0
+    append(one.log, keyed_batch([(b"k", b"v")], producer_id=7, timestamp=future))
+    append(one.log, keyed_batch([(b"old", b"x" * 300)], timestamp=NOW_MS - 10))
+    append(one.log, keyed_batch([(b"k", b"v")], timestamp=NOW_MS))
+    assert clean(one.log)
+    assert [record.offset for record in records_in(one.log)] == [0, 2, 3]
+    assert [header.record_count for header, _ in batches_of(one.log)] == [1, 0, 1, 1]
+    replica = OneLog(CONFIG)
+    replica.log.append_replicated(read_all(one.log), NOW_MS)
+    for reopen in (
+        lambda: one.log,
+        one.close_and_open,
+        lambda: replica.log,
+        replica.open,
+    ):
+        log = reopen()
+        assert found(log.max_timestamp()) == (NOW_MS + 500, 0)
+        assert found(log.offset_at_timestamp(NOW_MS + 501)) is None
+        log.advance_log_start(1)
+        assert found(log.max_timestamp()) == (NOW_MS, 3)
+
+
+def test_a_replica_of_a_cleaned_log_proves_only_what_it_has_seen() -> None:
+    """A repeat older than the window is 46 where all batches since were seen, and Kafka's 45 on a later copy."""
+    one = OneLog(CONFIG)
+    batches = [keyed_batch([(b"k", b"v")], producer_id=7, sequence=number) for number in range(20)]
+    for batch in batches:
+        append(one.log, batch)
+    assert clean(one.log)
+    replica = OneLog(CONFIG)
+    replica.log.append_replicated(read_all(one.log), NOW_MS)
+    assert len(batches_of(replica.log)) < 20
+    for log, code in (
+        (one.log, ErrorCode.DUPLICATE_SEQUENCE_NUMBER),
+        (replica.log, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+    ):
+        answers = [append(log, batch) for batch in batches]
+        assert {answer.code for answer in answers[:15] if isinstance(answer, Reject)} == {code}
+        assert [type(answer) for answer in answers[15:]] == [Duplicate] * 5
