@@ -16,6 +16,7 @@ batch (`check_batch`; once the partition is known to lead)
  9. unknown codec                                        -> 76 (Kafka: -1 UNKNOWN_SERVER_ERROR)
 10. record count <= 0, or not last offset delta + 1      -> 87
 11. control batch                                        -> 87
+    the time of compaction's tombstones (bit 6, KIP-534) -> 87 (Kafka: taken for its own)
 12. producer id with a negative sequence                 -> 87
 13. more records than its bytes can hold (uncompressed)  -> 87
     more than `RECORDS_MAX` (compressed)                 -> 87 (Kafka: no bound)
@@ -39,6 +40,7 @@ from protocol.record_batch import (
     BATCH_PREFIX,
     CODEC_MASK,
     CONTROL_BIT,
+    DELETE_HORIZON_BIT,
     HEADER_SIZE,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
@@ -243,6 +245,11 @@ def _check_numbers(header: BatchHeader) -> None:
         )
     if attributes & CONTROL_BIT:
         raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
+    if attributes & DELETE_HORIZON_BIT:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"attribute {DELETE_HORIZON_BIT:#x} says when compaction removes tombstones: clients may not set it",
+        )
     if header.base_sequence < 0 <= header.producer_id:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,

@@ -244,6 +244,8 @@ def _append(
         if parts.quotas.limits is not None:
             is_new_id = partition.log.producers.get(producer_id) is None
     result = refusal or partition.append(records, header, write.steady_ms, now_ms)
+    if type(result) is Duplicate and result.divergent:
+        result = _compared(partition, header, result)
     if producer_id >= 0:
         decisions.record(write.request, partition, header, result, now_ms, window_before=before)
     is_duplicate = False
@@ -266,6 +268,19 @@ def _append(
     produced = _new(PartitionProduced, row)
     fields = (partition, produced, last_offset + 1, partition.leader_epoch, is_duplicate)
     return _new(Stored, fields)
+
+
+def _compared(partition: Partition, header: BatchHeader, repeat: Duplicate) -> Duplicate:
+    """The same, not divergent, if the batch is stored in another codec: `compression.type` has changed since.
+
+    Raises `StorageError`.
+    """
+    log, base_offset = partition.log, repeat.original.base_offset
+    if base_offset < log.log_start_offset:
+        return repeat
+    stored = read_header(log.read(base_offset, 1, log.log_end_offset))
+    is_stored_whole = stored.base_offset == base_offset and stored.record_count
+    return repeat._replace(divergent=not is_stored_whole or stored.codec_id == header.codec_id)
 
 
 def _refused(

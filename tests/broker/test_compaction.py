@@ -14,7 +14,7 @@ from broker.partitions.partition import Partition
 from broker.threads import DISK
 from protocol.errors import ErrorCode
 from protocol.internal_topics import CONSUMER_OFFSETS
-from protocol.record_batch import Codec, read_header
+from protocol.record_batch import DELETE_HORIZON_BIT, HEADER_SIZE, Codec, read_header, seal_batch
 from protocol.records import iterate_records
 from storage.compaction.swap import Cleaned, PendingSwap
 from tests.broker.handlers.one_group import commit, committed, created
@@ -349,6 +349,43 @@ async def test_batches_are_stored_as_compression_type_says(
     assert len(stored(running)) == 2 * count
     assert running.broker.metrics.duplicates_total == 2
     assert running.broker.metrics.divergent_duplicates_total == 0
+
+
+async def test_a_repeat_is_the_same_when_the_codec_of_the_topic_has_changed(
+    kafka: RawConnection, running: Running
+) -> None:
+    """The stored batch is in the former codec, so its CRC says nothing; other records in the same one are noticed."""
+    await create_topic(kafka, "t", 1)
+    first = keyed_batch(pairs(*range(30)), producer_id=7)
+    assert await produced(kafka, first) == (ErrorCode.NONE, 0)
+    api = "incremental_alter_configs"
+    change = nested(api, 1, "AlterableConfig")(
+        name="compression.type", config_operation=0, value="gzip"
+    )
+    topic = nested(api, 1, "AlterConfigsResource")(
+        resource_type=2, resource_name="t", configs=(change,)
+    )
+    await kafka.call(api, 1, resources=(topic,), validate_only=False)
+    assert await produced(kafka, first) == (ErrorCode.NONE, 0)
+    metrics = running.broker.metrics
+    assert (metrics.duplicates_total, metrics.divergent_duplicates_total) == (1, 0)
+    second = keyed_batch(pairs(*range(30)), producer_id=7, sequence=30)
+    other = keyed_batch(pairs(*range(30, 60)), producer_id=7, sequence=30)
+    for batch in (second, other):
+        assert await produced(kafka, batch) == (ErrorCode.NONE, 30)
+    assert (metrics.duplicates_total, metrics.divergent_duplicates_total) == (2, 1)
+
+
+async def test_no_client_sets_the_time_of_tombstones(kafka: RawConnection) -> None:
+    """Kafka stores attribute bit 6, and its cleaner believes that it was its own: the tombstone goes at once."""
+    await create_topic(kafka, "t", 1, COMPACT)
+    batch = keyed_batch([(b"1", None)], producer_id=7)
+    header = read_header(batch)
+    marked = seal_batch(
+        header._replace(attributes=header.attributes | DELETE_HORIZON_BIT), batch[HEADER_SIZE:]
+    )
+    assert (await produced(kafka, marked))[0] == ErrorCode.INVALID_RECORD
+    assert await produced(kafka, batch) == (ErrorCode.NONE, 0)
 
 
 async def test_flush_messages_of_one_flushes_before_the_acknowledgement(

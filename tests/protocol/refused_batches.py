@@ -17,6 +17,7 @@ from protocol.record_batch import Codec
 from tests.protocol.sample_batches import captured_batches
 from tests.support.raw_batches import (
     CONTROL,
+    DELETE_HORIZON,
     LOG_APPEND_TIME,
     Batch,
     plain_batch,
@@ -132,6 +133,7 @@ BATCH = [
         good(attributes=LOG_APPEND_TIME, max_timestamp=-1),
         TIMESTAMP,
     ),
+    Row("Echoless: the time of tombstones", good(attributes=DELETE_HORIZON), INVALID, kafka=0),
     Row("Echoless: log-append-time bit", good(attributes=LOG_APPEND_TIME), TIMESTAMP, kafka=0),
 ]
 

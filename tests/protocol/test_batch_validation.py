@@ -91,7 +91,7 @@ def test_real_clients_batches_pass(name):
         (good(partition_leader_epoch=77), {}),
         (good(producer_epoch=-1), {}),
         (good(attributes=0x10), {}),
-        (good(attributes=0x40), {}),
+        (good(attributes=0x80), {}),
         (good(base_timestamp=-1, max_timestamp=-1), {}),
         (good(payload=bytes.fromhex("0c 00 00 00 01 01 00" * 3)), {}),
     ],

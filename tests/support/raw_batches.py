@@ -19,6 +19,7 @@ _LENGTH_PREFIX = 12
 LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
+DELETE_HORIZON = 0x40
 
 
 def varint(value: int) -> bytes:
