@@ -42,7 +42,7 @@ class Kcat(Program):
 
     @property
     def changes(self) -> Sequence[tuple[str, frozenset[int]]]:
-        """What was assigned and revoked, in its order."""
+        """Assignments and revocations, in their order."""
         found = map(_REBALANCED.match, self.error_lines)
         return [
             (one[1], frozenset(map(int, re.findall(r"\[(\d+)\]", one[2])))) for one in found if one
@@ -75,7 +75,7 @@ class Java(Application):
 
     @property
     def changes(self) -> Sequence[tuple[str, frozenset[int]]]:
-        """What was assigned and revoked, in its order."""
+        """Assignments and revocations, in their order."""
         return [
             (
                 str(event["name"]).removeprefix("partitions_"),
