@@ -32,9 +32,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from protocol.checksum import crc32c
 from protocol.errors import ErrorCode, KafkaError
 from protocol.lean_dataclass import dataclass
 from protocol.record_batch import (
+    ATTRIBUTES_POSITION,
     BATCH_HEADER,
     BATCH_LENGTH_MIN,
     BATCH_PREFIX,
@@ -121,7 +123,7 @@ def sound_header(
             else 0 < attributes <= _LAST_CODEC and count <= RECORDS_MAX
         )
         and (sequence >= 0 or producer_id < 0)
-        and compute_crc(records) == crc
+        and crc32c(memoryview(records)[ATTRIBUTES_POSITION:]) == crc
     ):
         return _new(BatchHeader, fields)
     return None

@@ -74,9 +74,25 @@ class ProduceRequest(NamedTuple):
 def decode_produce_request(version: int, frame: Frame, position: int) -> ProduceRequest:
     """The request whose body starts at `position`. Raises `DecodeError`."""
     try:
-        if version >= _FLEXIBLE_FROM:
-            return _decode_flexible(frame, position, has_ids=version >= _TOPIC_IDS_FROM)
-        return _decode_classic(frame, position)
+        if version < _FLEXIBLE_FROM:
+            return _decode_classic(frame, position)
+        if version >= _TOPIC_IDS_FROM:
+            return _decode_any_flexible(frame, position, has_ids=True)
+        # Nearly always no transaction and one topic: a client repeats all bytes up to the first partition.
+        after = position + _TOPIC_NAME + frame[position + _TOPIC_SIZE]
+        head = frame[position:after] if type(frame) is bytes else bytes(frame[position:after])
+        known = _KNOWN_HEADS.get(head)
+        if known is None:
+            return _decode_first(frame, position, head)
+        acks, timeout_ms, topic, partition_count = known
+        if after + partition_count > len(frame):
+            return _decode_any_flexible(frame, position, has_ids=False)  # raises
+        partitions: list[PartitionRecords] = []
+        position = _read_partitions(frame, after, partition_count, partitions)
+        if frame[position:] != _NO_TAGS_TWICE:
+            skip_tagged_fields(frame, skip_tagged_fields(frame, position))
+        topics = [_new(TopicRecords, (topic, partitions))]
+        return _new(ProduceRequest, (None, acks, timeout_ms, topics))
     except (struct.error, IndexError) as error:
         raise DecodeError(
             f"the produce request ends after {len(frame)} bytes, in mid field"
@@ -85,7 +101,7 @@ def decode_produce_request(version: int, frame: Frame, position: int) -> Produce
         raise DecodeError(f"a name in the produce request is not UTF-8: {error}") from error
 
 
-# The two encodings are written out flat: a method call for each field would double the time.
+# The encodings are written out flat: a method call for each field would double the time.
 
 
 def _decode_classic(frame: Frame, position: int) -> ProduceRequest:
@@ -121,30 +137,11 @@ def _decode_classic(frame: Frame, position: int) -> ProduceRequest:
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
-def _decode_flexible(frame: Frame, position: int, *, has_ids: bool) -> ProduceRequest:
-    """From version 9 on: sizes are varints of one more, 0 for null; tagged fields end an entity.
-
-    The usual sizes, of one or two bytes, and the usual absence of tagged fields are read in place.
-    """
-    if has_ids:
-        return _decode_any_flexible(frame, position, has_ids=True)
-    # Nearly always no transaction and one topic: a client repeats all bytes up to the first partition.
-    after = position + _TOPIC_NAME + frame[position + _TOPIC_SIZE]
-    head = frame[position:after] if type(frame) is bytes else bytes(frame[position:after])
-    known = _KNOWN_HEADS.get(head)
-    if known is None:
-        request = _decode_any_flexible(frame, position, has_ids=False)
-        _note_head(head, request)
-        return request
-    acks, timeout_ms, topic, partition_count = known
-    if after + partition_count > len(frame):
-        return _decode_any_flexible(frame, position, has_ids=False)  # raises
-    partitions: list[PartitionRecords] = []
-    position = _read_partitions(frame, after, partition_count, partitions)
-    if frame[position:] != _NO_TAGS_TWICE:
-        skip_tagged_fields(frame, skip_tagged_fields(frame, position))
-    topics = [_new(TopicRecords, (topic, partitions))]
-    return _new(ProduceRequest, (None, acks, timeout_ms, topics))
+def _decode_first(frame: Frame, position: int, head: bytes) -> ProduceRequest:
+    """The request, whose `head` has not been seen before; remembers what it means."""
+    request = _decode_any_flexible(frame, position, has_ids=False)
+    _note_head(head, request)
+    return request
 
 
 def _note_head(head: bytes, request: ProduceRequest) -> None:
@@ -166,6 +163,10 @@ def _note_head(head: bytes, request: ProduceRequest) -> None:
 
 
 def _decode_any_flexible(frame: Frame, position: int, *, has_ids: bool) -> ProduceRequest:
+    """From version 9 on: sizes are varints of one more, 0 for null; tagged fields end an entity.
+
+    The usual sizes, of one or two bytes, and the usual absence of tagged fields are read in place.
+    """
     end = len(frame)
     transactional_id = None
     size, position = compact_size(frame, position)

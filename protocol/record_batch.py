@@ -44,7 +44,7 @@ MAGIC: Final = 2
 MAGIC_POSITION: Final = 16
 BATCH_LENGTH_MIN: Final = HEADER_SIZE - LOG_OVERHEAD
 _CRC_POSITION: Final = 17
-_ATTRIBUTES_POSITION: Final = 21
+ATTRIBUTES_POSITION: Final = 21
 ATTRIBUTES_LOW_POSITION: Final = 22
 """Position of the attributes byte that holds every bit in use."""
 _MAX_TIMESTAMP_POSITION: Final = 35
@@ -180,15 +180,15 @@ def walk(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 def compute_crc(batch: Buffer) -> int:
     """CRC-32C of one whole batch, over the range that the header's `crc` covers."""
-    return crc32c(memoryview(batch)[_ATTRIBUTES_POSITION:])
+    return crc32c(memoryview(batch)[ATTRIBUTES_POSITION:])
 
 
 def seal_batch(header: BatchHeader, records: Buffer) -> bytes:
     """One whole batch: `header` with the correct length and CRC, and the (compressed) `records`."""
     length = BATCH_LENGTH_MIN + len(records)
     unsealed = BATCH_HEADER.pack(*header._replace(batch_length=length, crc=0))
-    crc = crc32c(records, crc32c(unsealed[_ATTRIBUTES_POSITION:]))
-    sealed = unsealed[:_CRC_POSITION] + _CRC.pack(crc) + unsealed[_ATTRIBUTES_POSITION:]
+    crc = crc32c(records, crc32c(unsealed[ATTRIBUTES_POSITION:]))
+    sealed = unsealed[:_CRC_POSITION] + _CRC.pack(crc) + unsealed[ATTRIBUTES_POSITION:]
     return b"".join((sealed, records))  # the records are copied once
 
 
@@ -200,7 +200,7 @@ def leader_stamp(header: BatchHeader, base_offset: int, leader_epoch: int) -> by
 def with_log_append_time(batch: Buffer, header: BatchHeader, now_ms: int) -> bytearray:
     """A copy of the batch with log append time `now_ms`: attribute bit, max timestamp, new CRC."""
     copy = bytearray(batch)
-    struct.pack_into(">h", copy, _ATTRIBUTES_POSITION, header.attributes | LOG_APPEND_TIME_BIT)
+    struct.pack_into(">h", copy, ATTRIBUTES_POSITION, header.attributes | LOG_APPEND_TIME_BIT)
     struct.pack_into(">q", copy, _MAX_TIMESTAMP_POSITION, now_ms)
     _CRC.pack_into(copy, _CRC_POSITION, compute_crc(copy))
     return copy

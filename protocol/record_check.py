@@ -80,21 +80,6 @@ class Opening:
     """The total, at once and later; a request that would expand further is refused."""
     compressed_records = RECORDS_MAX
 
-    def __init__(
-        self,
-        framed_at_once: int = FRAMED_AT_ONCE_MAX,
-        fields_at_once: int = FIELDS_AT_ONCE_BYTES,
-        decompressed_at_once: int = DECOMPRESSED_AT_ONCE_BYTES,
-        decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
-        compressed_records: int = RECORDS_MAX,
-    ) -> None:
-        """Written out, because there is one for every request (`protocol/lean_dataclass.py`)."""
-        self.framed_at_once = framed_at_once
-        self.fields_at_once = fields_at_once
-        self.decompressed_at_once = decompressed_at_once
-        self.decompressed_bytes = decompressed_bytes
-        self.compressed_records = compressed_records
-
 
 def is_quickly_opened(header: BatchHeader) -> bool:
     """Whether reading all records of a stored batch takes its reader 2 ms at most."""
@@ -109,11 +94,16 @@ def check_at_once(
     `needs_keys`: every record must have one, whatever the batch's sequence. Raises `KafkaError`
     (INVALID_RECORD).
     """
-    count = header.record_count
+    count, attributes = header.record_count, header.attributes
     if count > opening.framed_at_once:
         return False
-    is_read = needs_keys or header.base_sequence == 0
-    if header.attributes & CODEC_MASK:
+    is_read = needs_keys or not header.base_sequence
+    if not (is_read or attributes & CODEC_MASK or count > READ_IN_PLACE_MAX) and _fills(
+        batch, count
+    ):
+        opening.framed_at_once -= count
+        return True
+    if attributes & CODEC_MASK:
         return _check_compressed_at_once(
             batch, header, opening, is_read=is_read, needs_keys=needs_keys
         )
@@ -124,7 +114,7 @@ def check_at_once(
         opening.fields_at_once -= _check_produced(
             batch, header, opening, DECOMPRESSED_BYTES_MAX, needs_keys=needs_keys
         )
-    elif count > READ_IN_PLACE_MAX or not _fills(batch, count):
+    else:
         _check(_walk_lengths, batch, header, DECOMPRESSED_BYTES_MAX)
     return True
 

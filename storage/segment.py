@@ -134,13 +134,14 @@ class Segment:
             message = f"the records end before offset {found}, not {self.next_offset}"
             raise CorruptLogError(self.file.path, self.size, message)
 
-    def append(self, buffers: Sequence[Buffer], header: BatchHeader, last_offset: int) -> None:
-        """Writes one batch after the last one; `header` gives its size and timestamp."""
-        size = header.batch_length + LOG_OVERHEAD
+    def append(
+        self, buffers: Sequence[Buffer], batch_length: int, last_offset: int, max_timestamp: int
+    ) -> None:
+        """Writes one batch after the last one; the length and the timestamp are those of its header."""
         position = self.file.append(buffers)
         if not position:
-            self._first_timestamp = header.max_timestamp
-        self.indexes.note(position, size, last_offset, header.max_timestamp)
+            self._first_timestamp = max_timestamp
+        self.indexes.note(position, batch_length + LOG_OVERHEAD, last_offset, max_timestamp)
         self.next_offset = last_offset + 1
 
     def append_run(self, batches: Buffer, headers: Sequence[BatchHeader]) -> None:

@@ -51,7 +51,6 @@ from protocol.errors import ErrorCode
 from protocol.produce import PartitionProduced, TopicProduced, encode_produce_response
 from protocol.produce_request import ProduceRequest, TopicRecords, decode_produce_request
 from protocol.record_batch import ATTRIBUTES_LOW_POSITION, HEADER_SIZE, TRANSACTIONAL_BIT
-from protocol.record_check import Opening
 from protocol.registry import Api
 
 if TYPE_CHECKING:
@@ -81,10 +80,7 @@ def handle(request: Request, services: Services) -> Outcome:
     this connection's next requests wait for it.
     """
     body: ProduceRequest = request.body
-    parts = services.produce
-    clock = parts.clock
-    version, now_ms, steady_ms = request.header.api_version, clock.wall_ms(), clock.steady_ms()
-    write = _new(Write, (parts, request, version, body.acks, now_ms, steady_ms, Opening()))
+    write = Write(services.produce, request, request.header.api_version, body.acks)
     if request.peer.appending is not None or _has_many_rows(body.topics):
         return _acknowledge_later(write, partial(_append_later, write, None))
     rows: _Rows = []

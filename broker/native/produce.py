@@ -33,7 +33,6 @@ from protocol.errors import KafkaError
 from protocol.headers import RequestHeader
 from protocol.native.messages import Produce
 from protocol.produce import PartitionProduced, TopicProduced
-from protocol.record_check import Opening
 
 if TYPE_CHECKING:
     from broker.services import Services
@@ -45,10 +44,7 @@ def handle(
     """Acts like the newest Produce version; acks=0 answers nothing and closes the connection on errors."""
     header = RequestHeader(API.key, API.version_max, message.correlation_id, peer.client_id, 0)
     request = Request(header, message, peer)
-    parts = services.produce
-    clock = parts.clock
-    now_ms, steady_ms = clock.wall_ms(), clock.steady_ms()
-    write = Write(parts, request, API.version_max, message.acks, now_ms, steady_ms, Opening())
+    write = Write(services.produce, request, API.version_max, message.acks)
     if peer.appending is not None or message.unbuilt is not None:
         return _acknowledge_later(write, lambda: _append_in_turn(write))
     outcome = _append_at_once(write)
@@ -70,7 +66,7 @@ async def _append_in_turn(write: Write) -> PartitionProduced | Stored:
     if request.body.unbuilt is not None:
         built = await write.parts.thread.run(request.peer.host, request.body.built)
         request = replace(request, body=built)
-    write = write._replace(request=request).now()
+    write = write.now(request)
     outcome = _append_at_once(write)
     if isinstance(outcome, Unopened):
         return await open_and_append(write, outcome)

@@ -419,7 +419,12 @@ class Connection(asyncio.BufferedProtocol):
                         self._reserve_for_large_frame()
                         break
                 frame = frames.pop()
-                is_over = self._handle(frame, taken_at)
+                dispatched = self.dispatch(frame, self._peer)
+                is_over = True
+                if type(dispatched) is tuple and not self._slots and self._reservation is None:
+                    self._write(dispatched)  # as nearly always
+                else:
+                    is_over = self._take_over(dispatched, frame, taken_at)
                 now = time.monotonic()
                 if is_over and latencies is not None:
                     latency = latencies[frame[1]]  # the API key is below 256
@@ -496,12 +501,10 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- answering ---
 
-    def _handle(self, frame: Frame, taken_at: float) -> bool:
-        """Whether the request is over: its answer is written, or none is due."""
-        dispatched = self.dispatch(frame, self._peer)
-        if type(dispatched) is tuple or isinstance(dispatched, Sequence):  # a tuple nearly always
-            if self._reservation is not None:
-                self._release()
+    def _take_over(self, dispatched: Dispatched, frame: Frame, taken_at: float) -> bool:
+        """Writes the answer in its turn; returns whether the request is over: it is written, or none is due."""
+        if isinstance(dispatched, tuple | Sequence):  # a tuple nearly always
+            self._release()
             if not self._slots:
                 self._write(dispatched)
                 return True

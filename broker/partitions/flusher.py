@@ -60,7 +60,7 @@ class Flusher:
         if self._interval_s == 0:
             if not self._wake.is_set():
                 self._wake.set()
-        elif partition.rules.flushes_early:
+        elif partition.flushes_early:
             self._wake_for(partition)
 
     def _wake_for(self, partition: Partition) -> None:

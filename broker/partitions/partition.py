@@ -22,7 +22,7 @@ import uuid
 from collections.abc import Callable
 
 from broker.config.names import Config, LogFlush
-from broker.doubt import changes_state
+from broker.doubt import changes_state, check_outcome
 from broker.metadata.node_data import NO_LEADER, PartitionState
 from broker.partitions.core.gap_patience import GapPatience
 from broker.partitions.core.in_sync_replicas import InSyncReplicas
@@ -78,6 +78,8 @@ class Partition:
         self._broker_id = config.broker_id
         self._always_flushes = config.log_flush is LogFlush.COMMIT
         self._flushes_before_commit = False
+        self.flushes_early = False
+        """Whether the topic asks for flushes of its own."""
         self._on_dirty = on_dirty
         self.apply_rules(rules)
 
@@ -85,6 +87,7 @@ class Partition:
         """Applies the topic's settings from now on."""
         self.rules = rules
         self._flushes_before_commit = self._always_flushes or rules.flush_messages == 1
+        self.flushes_early = rules.flushes_early
 
     @property
     def name(self) -> str:
@@ -209,25 +212,28 @@ class Partition:
 
     # --- writing ---
 
-    @changes_state
     def append(
         self, batch: Buffer, header: BatchHeader, now_ms: int, log_append_ms: int | None = None
     ) -> Appended | Duplicate | Reject:
         """Decides on and stores one validated batch; see `Log.append`. Raises `StorageError`, `KafkaError`."""
-        if not self._fencing.takes_records:
-            raise KafkaError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is about to have another leader"
-            )
-        result = self.log.append(batch, header, self.leader_epoch, now_ms, log_append_ms)
-        if type(result) is Appended:
-            self._on_dirty(self)
-            if self.waiters.append:
-                self.waiters.append.wake()
-            if not self._flushes_before_commit:
-                self.advance_high_watermark()
-        elif isinstance(result, Reject) and self._gap_patience is not None:
-            entry = self.log.producers.get(header.producer_id)
-            return self._gap_patience.retriable(result, entry, header, _now_s())
+        try:  # as `changes_state`, without a call for each batch
+            if not self._fencing.takes_records:
+                raise KafkaError(  # noqa: TRY301
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is about to have another leader"
+                )
+            result = self.log.append(batch, header, self.leader_epoch, now_ms, log_append_ms)
+            if type(result) is Appended:
+                self._on_dirty(self)
+                if self.waiters.append:
+                    self.waiters.append.wake()
+                if not self._flushes_before_commit:
+                    self.advance_high_watermark()
+            elif isinstance(result, Reject) and self._gap_patience is not None:
+                entry = self.log.producers.get(header.producer_id)
+                return self._gap_patience.retriable(result, entry, header, _now_s())
+        except Exception as error:
+            check_outcome(Partition.append, error)
+            raise
         return result
 
     @changes_state

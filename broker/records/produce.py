@@ -111,24 +111,29 @@ class ProduceParts:
     """Tells whose producer ids are; None: they are everyone's."""
 
 
-class Write(NamedTuple):
+class Write:
     """The values shared by the whole request, from either port."""
 
-    parts: ProduceParts
-    request: Request
-    version: int
-    """The version of the Produce request; the newest one on the native port."""
-    acks: int
-    now_ms: int
-    """The wall-clock time."""
-    steady_ms: int
-    """The same moment by the data directory's clock (`clock.py`)."""
-    opening: Opening
+    __slots__ = ("acks", "now_ms", "opening", "parts", "request", "steady_ms", "version")
 
-    def now(self) -> Write:
-        """The same request with the present time, after a wait."""
-        clock = self.parts.clock
-        return self._replace(now_ms=clock.wall_ms(), steady_ms=clock.steady_ms())
+    def __init__(self, parts: ProduceParts, request: Request, version: int, acks: int) -> None:
+        """`version`: of the Produce request; the newest one on the native port."""
+        self.parts = parts
+        self.request = request
+        self.version = version
+        self.acks = acks
+        clock = parts.clock
+        self.now_ms = clock.wall_ms()
+        """The wall-clock time."""
+        self.steady_ms = clock.steady_ms()
+        """The same moment by the data directory's clock (`clock.py`)."""
+        self.opening = Opening()
+
+    def now(self, request: Request | None = None) -> Write:
+        """The same request with the present time, after a wait; or `request`, which it has become."""
+        later = Write(self.parts, request or self.request, self.version, self.acks)
+        later.opening = self.opening
+        return later
 
 
 class Unopened(NamedTuple):
@@ -147,7 +152,7 @@ def produce_batch(
     partition: Partition | None = None
     try:
         found = write.parts.find(topic, index)
-        rules = found.rules
+        rules, acks = found.rules, write.acks
         if rules.is_internal:
             raise _internal_topic(found)
         header = sound = sound_header(records, write.version, rules.bytes_max, rules.timestamps)
@@ -155,7 +160,9 @@ def produce_batch(
             header = check_container(records, write.version)
         assert records is not None
         partition = found  # as in Kafka, the errors above do not carry its log start offset
-        _check_role(partition, write.acks)
+        if acks not in _ACKS:
+            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)  # noqa: TRY301
+        partition.check_produce(by_all=acks == ACKS_ALL)
         if sound is None:
             check_batch(records, header, rules.bytes_max, rules.timestamps, write.now_ms)
         codec = rules.codec
@@ -185,7 +192,7 @@ async def open_and_append(write: Write, unopened: Unopened) -> PartitionProduced
             write.request.peer.host, _opened, records, header, write.opening, rules
         )
         partition = parts.find(topic, index)  # the role, or all of it, may have gone
-        _check_role(partition, write.acks)
+        partition.check_produce(by_all=write.acks == ACKS_ALL)
         return _append(write.now(), partition, records, header)
     except KafkaError as error:
         return _failed(index, error, partition)
@@ -224,12 +231,6 @@ def _internal_topic(partition: Partition) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
 
 
-def _check_role(partition: Partition, acks: int) -> None:
-    if acks not in _ACKS:
-        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
-    partition.check_produce(by_all=acks == ACKS_ALL)
-
-
 def _append(
     write: Write, partition: Partition, records: Buffer, header: BatchHeader
 ) -> PartitionProduced | Stored:
@@ -254,7 +255,7 @@ def _append(
         if is_new_id:
             request = write.request
             parts.quotas.count_new_id(request.peer, request.header.client_id)
-        base_offset, last_offset, _, append_time = result
+        base_offset, last_offset, _, append_time = result[:]  # a plain tuple: far less time
     elif isinstance(result, Duplicate):
         is_duplicate = True
         original = result.original

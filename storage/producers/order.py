@@ -43,14 +43,15 @@ class ProducerOrder:
     def __init__(self, window: int) -> None:
         assert 1 <= window <= WINDOW_MAX, f"window {window} is not in 1..{WINDOW_MAX}"
         self._window = window
-        self._live: OrderedDict[int, ProducerEntry] = OrderedDict()
+        self.live: OrderedDict[int, ProducerEntry] = OrderedDict()
+        """The producers that appended last. Others only look up here; `get` knows the rest."""
         self._packed = ProducerTable(record_size(window))
 
     def __len__(self) -> int:
-        return len(self._live) + len(self._packed)
+        return len(self.live) + len(self._packed)
 
     def get(self, producer_id: int) -> ProducerEntry | None:
-        entry = self._live.get(producer_id)
+        entry = self.live.get(producer_id)
         if entry is not None or not self._packed:
             return entry
         slot = self._packed.get(producer_id)
@@ -60,7 +61,7 @@ class ProducerOrder:
         """Stores the entry as the newest."""
         if len(entry.batches) > self._window:
             entry = replace(entry, batches=entry.batches[-self._window :])
-        live = self._live
+        live = self.live
         if producer_id in live:
             live[producer_id] = entry
             live.move_to_end(producer_id)
@@ -74,27 +75,27 @@ class ProducerOrder:
 
     def clear(self, expected: int = 1) -> None:
         """Forgets everything and prepares for `expected` packed ids."""
-        self._live.clear()
+        self.live.clear()
         self._packed.clear(expected)
 
     def items(self) -> Iterator[tuple[int, ProducerEntry]]:
         """Yields every producer, oldest append first. The order must not change during the iteration."""
         for producer_id, slot in self._packed.items():
             yield producer_id, decode_record(slot)
-        yield from self._live.items()
+        yield from self.live.items()
 
     def records(self) -> Iterator[tuple[int, Buffer]]:
         """Yields the same as `items`, in the packed form of `record.py`."""
-        return _records(self._packed.items(), self._live.items())
+        return _records(self._packed.items(), self.live.items())
 
     def freeze(self) -> Callable[[], Iterator[tuple[int, Buffer]]]:
         """Returns the present `records`, for any one thread, unaffected by later changes."""
-        packed, live = self._packed.freeze(), list(self._live.items())
+        packed, live = self._packed.freeze(), list(self.live.items())
         return lambda: _records(packed.items(), live)
 
     def load_record(self, producer_id: int, record: Buffer) -> None:
         """Stores a record of at most `window` batches as the newest, while no entry is live."""
-        assert not self._live
+        assert not self.live
         self._packed.remove(producer_id)  # a peer may name it twice
         self._packed.append(producer_id, record)
 
@@ -103,22 +104,22 @@ class ProducerOrder:
         assert 1 <= window <= WINDOW_MAX, f"window {window} is not in 1..{WINDOW_MAX}"
         self._window = window
         self._packed.convert(record_size(window), lambda slot: trim_record(slot, window))
-        for producer_id, entry in self._live.items():
-            self._live[producer_id] = replace(entry, batches=entry.batches[-window:])
+        for producer_id, entry in self.live.items():
+            self.live[producer_id] = replace(entry, batches=entry.batches[-window:])
 
     def oldest(self) -> tuple[int, int] | None:
         """The producer idle for longest, and the time of its last append."""
         packed = self._packed.oldest()
         if packed is not None:
             return packed[0], read_append_ms(packed[1])
-        for producer_id, entry in self._live.items():
+        for producer_id, entry in self.live.items():
             return producer_id, entry.last_append_ms
         return None
 
     def forget(self, producer_id: int) -> None:
         """Forgets the id, which has to be known."""
         if not self._packed.remove(producer_id):
-            del self._live[producer_id]
+            del self.live[producer_id]
 
 
 def _records(

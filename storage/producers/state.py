@@ -103,9 +103,8 @@ class ProducerStates:
 
     def get(self, producer_id: int) -> ProducerEntry | None:
         """The entry of the id (>= 0), None if it is not known."""
-        if producer_id < LEASED_ID_MIN:
-            return self._plain.get(producer_id)
-        return self._order_of(producer_id).get(producer_id)
+        order = self._plain if producer_id < LEASED_ID_MIN else self._order_of(producer_id)
+        return order.live.get(producer_id) or order.get(producer_id)
 
     def put(self, producer_id: int, entry: ProducerEntry) -> None:
         """Stores the entry as the newest; may forget the producer idle for longest."""

@@ -138,7 +138,7 @@ class ProducerStatesMachine(RuleBasedStateMachine):
     @invariant()
     def keeps_an_id_in_one_tier(self) -> None:
         packed = {producer_id for producer_id, _ in self.states._plain._packed.items()}
-        assert not packed & self.states._plain._live.keys()
+        assert not packed & self.states._plain.live.keys()
         assert len(packed) == len(self.states._plain._packed)
 
 
