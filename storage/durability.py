@@ -104,7 +104,7 @@ class Durability:
             make_name_durable=self._make_name_durable,
             leader_epochs=self._leader_epochs,
             epochs=self._leader_epochs.unwritten(end_offset),
-            _fs=self._fs,
+            fs=self._fs,
         )
         self._has_new_files = False
         return self._pending

@@ -57,6 +57,36 @@ class PendingFlush:
     is_done: bool = False
     is_cancelled: bool = False
 
+    def __init__(
+        self,
+        *,
+        end_offset: int,
+        directory: str,
+        segments: Sequence[Segment],
+        unsaved: Sequence[Segment],
+        snapshots: dict[str, Snapshot],
+        snapshot_offsets: Sequence[int],
+        has_new_files: bool,
+        make_name_durable: Callable[[], None] | None,
+        leader_epochs: LeaderEpochs,
+        epochs: tuple[LeaderEpoch, ...] | None,
+        fs: FileSystem,
+    ) -> None:
+        """Written out, because there is one for every few batches (`protocol/lean_dataclass.py`)."""
+        self.end_offset = end_offset
+        self.directory = directory
+        self.segments = segments
+        self.unsaved = unsaved
+        self.snapshots = snapshots
+        self.snapshot_offsets = snapshot_offsets
+        self.has_new_files = has_new_files
+        self.make_name_durable = make_name_durable
+        self.leader_epochs = leader_epochs
+        self.epochs = epochs
+        self._fs = fs
+        self._lock = threading.Lock()
+        self.is_done = self.is_cancelled = False
+
     def run(self) -> None:
         """Does the work, unless cancelled. Raises `StorageError`."""
         with self._lock:

@@ -90,9 +90,10 @@ class Flusher:
     async def run(self) -> None:
         """Waits for dirty partitions (or the interval) and flushes them, until cancelled."""
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._interval_s or None):
-                    await self._wake.wait()
+            if not self._wake.is_set():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._interval_s or None):
+                        await self._wake.wait()
             self._wake.clear()
             try:
                 await self.flush()

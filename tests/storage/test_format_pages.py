@@ -62,7 +62,8 @@ def test_segment_page_shows_what_is_written(fs: MemoryFileSystem) -> None:
         batch = build_batch([record])
         header = read_header(batch)
         stamp = leader_stamp(header, offset, LEADER_EPOCH)
-        segment.append((stamp, memoryview(batch)[MAGIC_POSITION:]), header, offset)
+        rest = memoryview(batch)[MAGIC_POSITION:]
+        segment.append((stamp, rest), header.batch_length, offset, header.max_timestamp)
     segment.indexes.seal()
     segment.indexes.save()
     written = [

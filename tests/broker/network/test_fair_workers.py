@@ -16,16 +16,19 @@ class Calls:
     def __init__(self) -> None:
         self.thread = FairWorkers("test", 1)
         self.done: list[str] = []
+        self.at_work = threading.Event()
         self.may_go_on = threading.Event()
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
     async def begin(self, *names: str) -> None:
-        """Queues calls, in this order; `b1` is the first of the address `b`."""
+        """Queues calls, in this order; `b1` is the first of the address `b`. The first of all is at work then."""
         for name in names:
             self.tasks[name] = asyncio.create_task(self.thread.run(name[0], self.call, name))
         await asyncio.sleep(0)
+        assert self.at_work.wait(30)
 
     def call(self, name: str) -> None:
+        self.at_work.set()
         assert self.may_go_on.wait(30)
         self.done.append(name)
 
