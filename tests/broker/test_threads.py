@@ -69,7 +69,7 @@ async def test_work_that_no_one_waits_for_is_not_begun() -> None:
 
 
 async def test_stopped_workers_drop_what_waits_and_take_nothing_more() -> None:
-    """What has begun goes on, and its thread ends after it."""
+    """The work that has begun goes on, and its thread ends after it."""
     workers, begun, may_end, done = Workers("one", 1), threading.Event(), threading.Event(), []
     first = asyncio.ensure_future(workers.run(lambda: begun.set() or may_end.wait()))
     second = asyncio.ensure_future(workers.run(partial(done.append, 2)))
