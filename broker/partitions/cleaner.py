@@ -199,6 +199,9 @@ class Cleaner:
                 self._on_failure(error)
             raise
         log.finish_swap(swap)
+        if not swap.is_done:  # the log was changed before it could begin
+            await DISK.run(partial(log.compaction.remove_leftover, base_offset))
+            raise StalePassError(log.name)
         if self._is_held(key, partition):  # no flush may look for files that are going
             partition.mark_dirty()  # the next flush writes the new segment's indexes
 

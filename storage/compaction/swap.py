@@ -106,7 +106,13 @@ class PendingSwap:
 
 def remove_cleaned(fs: FileSystem, directory: str, base_offset: int) -> None:
     """Removes a segment that was written in vain."""
-    fs.remove(paths.offset_file(directory, base_offset, paths.CLEANED))
+    _remove_vain(fs, paths.offset_file(directory, base_offset, paths.CLEANED))
+
+
+def _remove_vain(fs: FileSystem, path: str) -> None:
+    if fs.exists(path):
+        fs.remove(path)
+        logger.info("removed %s: the log has changed since compaction wrote it, or ended", path)
 
 
 def _put_in_place(fs: FileSystem, directory: str, base: int, replaced: Iterable[int]) -> None:
@@ -132,7 +138,7 @@ def resume(fs: FileSystem, directory: str, *, is_loss_accepted: bool = False) ->
     names = fs.list_directory(directory)
     for name in names:
         if name.endswith(paths.CLEANED):
-            fs.remove(paths.join(directory, name))
+            _remove_vain(fs, paths.join(directory, name))
     found = [file for file in map(paths.parse_swap_file, names) if file is not None]
     for base in found:
         path = paths.offset_file(directory, base, paths.SWAP)

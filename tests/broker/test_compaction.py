@@ -317,6 +317,34 @@ async def test_records_may_be_deleted_while_their_topic_is_cleaned(
         assert len(stored(running)) < 20
 
 
+async def test_a_swap_that_a_cut_cancels_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The segment that was written goes at once, with a line; the next pass cleans."""
+    caplog.set_level("INFO")
+
+    class _Cancelling:
+        """The disk's threads; a cut cancels each swap before it begins."""
+
+        async def run(self, work: Callable[[], Any]) -> Any:
+            if _is_swap(work, None):
+                held(running).log.compaction.end_swap()
+            return await DISK.run(work)
+
+    async with in_process(tmp_path) as running, connected(running) as kafka:
+        await create_topic(kafka, "t", 1, COMPACT)
+        for _ in range(30):
+            await produced(kafka, keyed_batch(pairs(1, 2)))
+        await cleaned_to_disk(running)
+        with monkeypatch.context() as patch:
+            patch.setattr("broker.partitions.cleaner.DISK", _Cancelling())
+            assert await running.broker.cleaner.clean_due() == 0
+        assert not [*(tmp_path / "data" / "t-0").glob("*.cleaned")]
+        assert caplog.text.count(".log.cleaned: the log has changed") == 1
+        assert await running.broker.cleaner.clean_due() == 1
+        assert len(stored(running)) < 10
+
+
 @pytest.mark.parametrize(
     ("policy", "code"),
     [("compact", ErrorCode.POLICY_VIOLATION), ("compact,delete", ErrorCode.NONE)],

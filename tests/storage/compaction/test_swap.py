@@ -187,3 +187,15 @@ def test_repeats_are_duplicates_after_any_crash() -> None:
             found = log.append(data, header, 0, NOW_MS)
             assert isinstance(found, Duplicate)
             assert found.original.base_offset == header.base_offset
+
+
+def test_a_segment_that_was_written_in_vain_goes_with_a_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is never part of the log: the next start removes it."""
+    caplog.set_level("INFO")
+    one = written(7)
+    before = Before(one.log)
+    one.fs.write_atomic(f"{DIRECTORY}/00000000000000000000.log.cleaned", b"x" * 100)
+    before.check(one.close_and_open())
+    assert "removed /data/orders-0/00000000000000000000.log.cleaned" in caplog.text
