@@ -1,7 +1,8 @@
 """The batches that live producers' windows hold, as of the end of the segments that a pass cleans.
 
-They come from the producer snapshot there, which a flush has written: what happened since changes nothing
-below it. A producer that has been idle for too long does not count. Called by `cleaning.py`.
+They come from the producer snapshot there, which a flush has written. What happened since may only have moved
+batches out of a window, each within the time after which an idle producer is forgotten: that says how old a batch
+is in the snapshot if no window can hold it any more. Called by `cleaning.py`.
 """
 
 from __future__ import annotations
@@ -42,8 +43,13 @@ class Remembered:
             kept_ms = config.producer_id_expiration_ms
             if is_leased(producer_id):
                 kept_ms = max(kept_ms, config.leased_producer_expiration_ms)
-            if entry.last_append_ms > steady_ms - kept_ms:
-                found += (batch.last_offset for batch in entry.batches)
+            # A batch leaves the window with the append that comes as many batches after it as the window holds.
+            idle_ms = steady_ms - entry.last_append_ms
+            found += (
+                batch.last_offset
+                for newer, batch in enumerate(reversed(entry.batches))
+                if idle_ms < (config.window - newer) * kept_ms
+            )
             if not count % _PAUSE_PRODUCERS:
                 yield
         found.sort()

@@ -13,8 +13,15 @@ from storage.log import Log
 from storage.log_directory import LogDirectory
 from storage.opening import Opening
 from tests.fakes.memory_file_system import MemoryFileSystem
-from tests.storage.compaction.keyed_log import CONFIG, append, clean, keyed_batch, records_in
-from tests.storage.log_workload import facts_of_entries, new_file_system
+from tests.storage.compaction.keyed_log import (
+    CONFIG,
+    append,
+    batches_of,
+    clean,
+    keyed_batch,
+    records_in,
+)
+from tests.storage.log_workload import facts_of_entries, new_file_system, read_all
 from tests.storage.one_log import DIRECTORY, NOW_MS, OneLog
 
 KEY = ("orders", 0)
@@ -288,3 +295,32 @@ def test_a_cut_comes_after_snapshots_that_are_being_removed() -> None:
     assert len(again) > 5
     removal.run()
     assert one.files(".snapshot") == again
+
+
+def test_a_batch_stays_as_long_as_a_window_may_hold_it() -> None:
+    """A producer that appended again since the snapshot lives, and its window still has what it wrote before that."""
+    one = OneLog(replace(CONFIG, producer_id_expiration_ms=1000))
+
+    def write(sequence: int, now_ms: int) -> None:
+        append(
+            one.log, keyed_batch([(b"k", b"v")], producer_id=7, sequence=sequence), NOW_MS + now_ms
+        )
+
+    for sequence in range(5):
+        write(sequence, 0)
+    one.log.roll()
+    write(5, 900)
+    now_ms = NOW_MS + 1800
+    assert one.log.expire_producers(now_ms) == 0
+    assert clean(one.log, steady_ms=now_ms, is_rolled=False), (
+        "up to the snapshot before its last append"
+    )
+    replica = OneLog(one.config)
+    replica.log.append_replicated(read_all(one.log), now_ms)
+    for log in (one.log, replica.log):
+        entry = log.producers.get(7)
+        assert entry is not None
+        assert [batch.last_offset for batch in entry.batches] == [1, 2, 3, 4, 5]
+    write(6, 1801)
+    assert clean(one.log, steady_ms=NOW_MS + 1801 + 5000)
+    assert len(batches_of(one.log)) < 3, "no window has the others any more"
