@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import permits
 from broker.handlers.authorized_operations import NOT_ASKED, group_operations
-from broker.handlers.group_answers import ask_all, with_rows
-from broker.handlers.permits import denied, may, rights_of
+from broker.handlers.group_answers import described, with_rows
+from broker.handlers.permits import denied, may
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.network.request import Answer, Request
@@ -44,24 +44,23 @@ class ConsumerGroupDescribeRequest(NamedTuple):
 async def handle(request: Request, services: Services) -> Answer:
     """One row per group."""
     body = typed(ConsumerGroupDescribeRequest, request.body)
-    names = tuple(dict.fromkeys(body.group_ids))
-    rights, allowed = rights_of(request, services), names
-    if rights is not None:
-        may_group = rights.allowed(AclOperation.DESCRIBE, ResourceType.GROUP)
-        allowed = tuple(name for name in names if may_group[name])
-    answers = await ask_all(services, map(ConsumerDescribe, allowed))
-    rows = dict.fromkeys(names, _error(denied(AclOperation.DESCRIBE, ResourceType.GROUP).code))
-    for name, answer in zip(allowed, answers, strict=True):
+    rights, answers = await described(request, body.group_ids, services, ConsumerDescribe)
+    rows = dict.fromkeys(answers, _error(denied(AclOperation.DESCRIBE, ResourceType.GROUP).code))
+    for name, answer in answers.items():
+        if answer is None:
+            continue
         assert isinstance(answer, ConsumerDescribeAnswer)
         operations = group_operations(rights, name, asked=body.include_authorized_operations)
         rows[name] = {**_row(answer, rights, services), "authorized_operations": operations}
     found = [{"group_id": name, **row} for name, row in rows.items()]
     members = [one for row in found for one in row["members"]]
-    partitions = [len(one.assigned) + len(one.target) for row in answers for one in _members(row)]
+    partitions = [
+        len(one.assigned) + len(one.target) for row in answers.values() for one in _members(row)
+    ]
     return with_rows({"groups": found}, range(len(found) + len(members) + sum(partitions)))
 
 
-def _members(answer: GroupAnswer) -> tuple[DescribedConsumer, ...]:
+def _members(answer: GroupAnswer | None) -> tuple[DescribedConsumer, ...]:
     return answer.members if isinstance(answer, ConsumerDescribeAnswer) else ()
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import permits
 from broker.handlers.authorized_operations import NOT_ASKED, group_operations
-from broker.handlers.group_answers import ask_all, with_rows
-from broker.handlers.permits import denied, rights_of
+from broker.handlers.group_answers import described, with_rows
+from broker.handlers.permits import denied
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.network.request import Answer, Request
@@ -39,14 +39,11 @@ class DescribeGroupsRequest(NamedTuple):
 async def handle(request: Request, services: Services) -> Answer:
     """One row per group."""
     body, version = typed(DescribeGroupsRequest, request.body), request.version
-    names = tuple(dict.fromkeys(body.groups))
-    rights, allowed = rights_of(request, services), names
-    if rights is not None:
-        may = rights.allowed(AclOperation.DESCRIBE, ResourceType.GROUP)
-        allowed = tuple(name for name in names if may[name])
-    answers = await ask_all(services, map(DescribeGroup, allowed))
-    rows = dict.fromkeys(names, _error(denied(AclOperation.DESCRIBE, ResourceType.GROUP).code))
-    for name, answer in zip(allowed, answers, strict=True):
+    rights, answers = await described(request, body.groups, services, DescribeGroup)
+    rows = dict.fromkeys(answers, _error(denied(AclOperation.DESCRIBE, ResourceType.GROUP).code))
+    for name, answer in answers.items():
+        if answer is None:
+            continue
         assert isinstance(answer, DescribeAnswer)
         operations = group_operations(rights, name, asked=body.include_authorized_operations)
         rows[name] = {**_row(version, name, answer), "authorized_operations": operations}

@@ -6,10 +6,13 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from broker.network.request import Answer, NeedsNoFrame, Outcome
+from broker.handlers.permits import rights_of
+from broker.network.request import Answer, NeedsNoFrame, Outcome, Request
 from broker.network.turns import ROWS_PER_TURN, ManyRows, work_in_turns
+from protocol.acl import AclOperation, ResourceType
 
 if TYPE_CHECKING:
+    from broker.authorization.access import Rights
     from broker.services import Services
     from coordinators.groups.answers import GroupAnswer
     from coordinators.groups.requests import GroupRequest
@@ -33,6 +36,22 @@ async def _translated_later(
 def with_rows(fields: dict[str, Any], rows: Sequence[Any]) -> dict[str, Any]:
     """The response; marked as one with many rows if these are many, so that it is encoded in a thread."""
     return ManyRows(fields) if len(rows) > ROWS_PER_TURN else fields
+
+
+async def described(
+    request: Request,
+    names: Iterable[str],
+    services: Services,
+    ask: Callable[[str], GroupRequest],
+) -> tuple[Rights | None, dict[str, GroupAnswer | None]]:
+    """The rights of the caller, and the answer about each group; None where it may not describe the group."""
+    answers: dict[str, GroupAnswer | None] = dict.fromkeys(names)
+    rights, allowed = rights_of(request, services), list(answers)
+    if rights is not None:
+        may = rights.allowed(AclOperation.DESCRIBE, ResourceType.GROUP)
+        allowed = [name for name in allowed if may[name]]
+    answers.update(zip(allowed, await ask_all(services, map(ask, allowed)), strict=True))
+    return rights, answers
 
 
 async def ask_all(services: Services, requests: Iterable[GroupRequest]) -> list[GroupAnswer]:
