@@ -9,28 +9,11 @@ import base64
 import json
 import sys
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
+
+from client.copier.records import InputRecord
 
 _NULL = b"null"
-
-
-class Record(Protocol):
-    """The fields that are shown; aiokafka's records have them."""
-
-    @property
-    def topic(self) -> str: ...
-    @property
-    def partition(self) -> int: ...
-    @property
-    def offset(self) -> int: ...
-    @property
-    def timestamp(self) -> int: ...
-    @property
-    def key(self) -> bytes | None: ...
-    @property
-    def value(self) -> bytes | None: ...
-    @property
-    def headers(self) -> Iterable[tuple[str, bytes | None]]: ...
 
 
 class RecordLines:
@@ -41,13 +24,13 @@ class RecordLines:
         self._as_json = as_json
         self._is_terminal = sys.stdout.isatty()
 
-    def write(self, records: Iterable[Record]) -> None:
+    def write(self, records: Iterable[InputRecord]) -> None:
         """Returns when they have left the process."""
         out = sys.stdout.buffer
         out.writelines(self._line(record) + b"\n" for record in records)
         out.flush()
 
-    def _line(self, record: Record) -> bytes:
+    def _line(self, record: InputRecord) -> bytes:
         if self._as_json:
             return json.dumps(_document(record), separators=(",", ":")).encode()
         line = _NULL if record.value is None else record.value
@@ -56,7 +39,7 @@ class RecordLines:
         return _escaped(line) if self._is_terminal else line
 
 
-def _document(record: Record) -> dict[str, Any]:
+def _document(record: InputRecord) -> dict[str, Any]:
     return {
         "topic": record.topic,
         "partition": record.partition,
