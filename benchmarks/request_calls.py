@@ -24,13 +24,13 @@ from tests.support.echoless import REPOSITORY
 from tests.support.in_process import Running, in_process
 
 RECORDED: Final = {
-    "produce-1k": 128,
-    "produce-1k-of-4": 315,
-    "native-1k": 182,
-    "fetch-1k": 97,
+    "produce-1k": 117,
+    "produce-1k-of-4": 297,
+    "native-1k": 176,
+    "fetch-1k": 94,
     "fetch-idle": 231,
-    "commit produce-1k": 186,
-    "commit produce-1k-of-4": 431,
+    "commit produce-1k": 180,
+    "commit produce-1k-of-4": 437,
 }
 """At the last count. Put the new numbers here after a change that saves calls, so that they stay saved.
 

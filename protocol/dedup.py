@@ -171,16 +171,16 @@ def decide(  # noqa: C901 - flat, because each call costs every batch
         if last_sequence > SEQUENCE_MAX:
             last_sequence = header.last_sequence
         batches = entry.batches
-        for newest in batches:  # the last one stays
-            if newest[0] == last_sequence:  # nearly never, and the only way to be a duplicate
+        for batch in batches:
+            if batch[0] == last_sequence:  # nearly never, and the only way to be a duplicate
                 original = find_duplicate(entry, header)
                 if original is not None:
                     divergent = original.crc is not None and original.crc != header.crc
                     return Duplicate(original, divergent)
-        if batches and base_sequence == newest[0] + 1:
-            return APPEND  # rule 5, without a wrap
         if epoch == NO_PRODUCER_EPOCH:
             return APPEND  # as Kafka: without an epoch there is nothing to check against
+        if batches and base_sequence == batches[-1][0] + 1:
+            return APPEND  # rule 5, without a wrap
         return _decide_sequence(entry, header)
     if epoch < entry.producer_epoch:
         return _reject_stale(entry, header)
@@ -283,23 +283,26 @@ def commit(
     """
     kept: tuple[BatchMetadata, ...] = ()
     run_start = NO_SEQUENCE
-    # As a plain tuple, which is taken apart in a third of the time that the names take.
-    crc: int | None
-    _, _, _, _, crc, attributes, offset_delta, _, timestamp, _, epoch, first, count = header[:]
+    epoch, attributes = header.producer_epoch, header.attributes
     if entry is not None and entry.producer_epoch == epoch:
         kept, run_start = entry.batches, entry.run_start
     if attributes & CONTROL_BIT:
         return ProducerEntry(epoch, run_start, now_ms, kept)
-    last_sequence = first + offset_delta
-    if first < 0 or last_sequence > SEQUENCE_MAX:
+    base_sequence, offset_delta = header.base_sequence, header.last_offset_delta
+    last_sequence = base_sequence + offset_delta
+    if base_sequence < 0 or last_sequence > SEQUENCE_MAX:
         last_sequence = header.last_sequence
-    if not kept or (first != kept[-1][0] + 1 and not follows(first, kept[-1].last_sequence)):
-        run_start = first
+    if not kept or (
+        base_sequence != kept[-1][0] + 1 and not follows(base_sequence, kept[-1].last_sequence)
+    ):
+        run_start = base_sequence
     if run_start > last_sequence:
         run_start = 0  # a run that wrapped inside or before this batch holds everything from 0 on
-    if attributes & _CHANGED_BITS or count != offset_delta + 1:
-        crc = None  # the broker's own work, not what the producer sent: append time, compaction
-    fields = (last_sequence, base_offset + offset_delta, offset_delta, timestamp, crc)
+    # The broker's own work has another CRC than what the producer sent: append time, compaction.
+    is_changed = attributes & _CHANGED_BITS or header.record_count != offset_delta + 1
+    crc = None if is_changed else header.crc
+    last_offset = base_offset + offset_delta
+    fields = (last_sequence, last_offset, offset_delta, header.max_timestamp, crc)
     newest = _new(BatchMetadata, fields)
     batches = (*kept[1 - window :], newest) if window > 1 else (newest,)
     return ProducerEntry(epoch, run_start, now_ms, batches)

@@ -188,11 +188,10 @@ class Log:
         the log is unchanged then.
         """
         config = self.config
-        # As a plain tuple, which is taken apart in a third of the time that the names take.
-        _, length, _, _, _, _, delta, _, timestamp, producer_id, _, _, _ = header[:]
+        length, timestamp = header.batch_length, header.max_timestamp
         if length + LOG_OVERHEAD > config.segment_bytes:
             raise _too_large(header, config)
-        entry = None
+        entry, producer_id = None, header.producer_id
         if producer_id >= 0:
             entry = self.producers.get(producer_id)
             if origin is _CLIENT:
@@ -209,7 +208,7 @@ class Log:
             header = read_header(batch)
             timestamp = header.max_timestamp
         base_offset = self.log_end_offset
-        last_offset = base_offset + delta
+        last_offset = base_offset + header.last_offset_delta
         segment = self._segments.active
         if (
             not self._is_writable

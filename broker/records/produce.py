@@ -255,7 +255,7 @@ def _append(
         if is_new_id:
             request = write.request
             parts.quotas.count_new_id(request.peer, request.header.client_id)
-        base_offset, last_offset, _, append_time = result[:]  # a plain tuple: far less time
+        base_offset, last_offset, _, append_time = result
     elif isinstance(result, Duplicate):
         is_duplicate = True
         original = result.original

@@ -23,7 +23,6 @@ from broker.tree.node_tree import NodeTree
 from protocol.dedup import Duplicate, Reject, UnknownProducerId
 from protocol.headers import RequestHeader
 from protocol.record_batch import read_header
-from protocol.record_check import Opening
 from storage.appended import Appended
 from storage.log import Log
 from storage.opening import Opening as LogOpening
@@ -104,15 +103,7 @@ class Host:
         assert self.broker is not None
         await self.led("orders")
         batch = make_batch(producer_id=producer_id, epoch=0, sequence=sequence, timestamp=NOW_MS)
-        write = Write(
-            self.broker.services.produce,
-            REQUEST,
-            REQUEST.version,
-            ACKS_ALL,
-            self.broker.clock.wall_ms(),
-            self.broker.clock.steady_ms(),
-            Opening(),
-        )
+        write = Write(self.broker.services.produce, REQUEST, REQUEST.version, ACKS_ALL)
         outcome = produce_batch(write, "orders", 0, batch)
         assert isinstance(outcome, Stored), outcome
         return outcome.produced.base_offset
