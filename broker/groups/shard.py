@@ -27,6 +27,7 @@ from broker.state_topics.loader import check_still_led, is_still_led, load
 from coordinators.groups.answers import GroupAnswer, OffsetCommitAnswer, refusal
 from coordinators.groups.effects import (
     Append,
+    Assign,
     CancelTimer,
     Effect,
     Note,
@@ -38,6 +39,7 @@ from coordinators.groups.effects import (
 from coordinators.groups.events import (
     Abandoned,
     AppendFailed,
+    Assigned,
     Committed,
     Event,
     Now,
@@ -146,7 +148,7 @@ class Shard:
         self._held = 0
         self._waiting: dict[int, _Waiting] = {}
         self._last_reply_id = 0
-        self._resolving: set[asyncio.Task[None]] = set()
+        self._working: set[asyncio.Task[None]] = set()
         self._began_at = asyncio.get_running_loop().time()
         self._late = asyncio.get_running_loop().call_later(LATE_S, self._note_late)
         self._loading = reported_task(self._load(), f"loading {partition.name}")
@@ -232,7 +234,7 @@ class Shard:
             self._loading.cancel()
         if not self._loaded.done():
             self._loaded.set_result(None)
-        for task in self._resolving:
+        for task in self._working:
             task.cancel()
         waiting, self._waiting = self._waiting, {}
         for one in waiting.values():
@@ -368,12 +370,26 @@ class Shard:
                 case CancelTimer(key):
                     self._timers.cancel(key)
                 case ResolveRegex():
-                    task = reported_task(self._resolve(effect), "matching topics")
-                    self._resolving.add(task)
-                    task.add_done_callback(self._resolving.discard)
+                    self._begin(self._resolve(effect), "matching topics")
+                case Assign():
+                    self._begin(self._assign(effect), "assigning partitions")
                 case Note(message):
                     name = self.partition.name
                     limited.log(logging.INFO, name, "groups of %s: %s", name, message)
+
+    def _begin(self, work: Coroutine[Any, Any, None], what: str) -> None:
+        task = reported_task(work, what)
+        self._working.add(task)
+        task.add_done_callback(self._working.discard)
+
+    async def _assign(self, wanted: Assign) -> None:
+        try:
+            await work_in_turns(wanted.steps)
+        except Exception:
+            logger.exception("the groups of %s are loaded again: Assign", self.partition.name)
+            self._parts.reload(self)
+            return
+        self._step(Assigned(wanted.group_id, wanted.steps))
 
     async def _resolve(self, wanted: ResolveRegex) -> None:
         topics, version = await self._parts.topics.matching(wanted.pattern, wanted.may_describe)

@@ -16,6 +16,7 @@ from coordinators.groups.effects import Effect, TimerKey, TimerKind
 from coordinators.groups.events import (
     Abandoned,
     AppendFailed,
+    Assigned,
     Committed,
     Event,
     Now,
@@ -118,6 +119,9 @@ class GroupCoordinator:
                 self._abandon(event.reply_id)
             case RegexResolved():
                 self._consumers.resolved(event)
+                self._settle(event.group_id)
+            case Assigned():
+                self._consumers.assigned(event)
                 self._settle(event.group_id)
         return groups.take_effects()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 
 from coordinators.groups.answers import GroupAnswer
 from coordinators.groups.consumer.requests import MayDescribe
@@ -76,4 +77,11 @@ class ResolveRegex(NamedTuple):
     may_describe: MayDescribe
 
 
-Effect = Append | Reply | SetTimer | CancelTimer | Note | ResolveRegex
+class Assign(NamedTuple):
+    """Take the steps in which a target is made, and serve others in between; `Assigned` follows."""
+
+    group_id: str
+    steps: Iterator[None]
+
+
+Effect = Append | Reply | SetTimer | CancelTimer | Note | ResolveRegex | Assign

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from coordinators.groups.effects import TimerKey
 from coordinators.groups.requests import GroupRequest
 from protocol.errors import ErrorCode
@@ -66,4 +68,11 @@ class RegexResolved(NamedTuple):
     """The version of the topics that were looked at."""
 
 
-Event = Requested | Abandoned | TimerFired | Committed | AppendFailed | RegexResolved
+class Assigned(NamedTuple):
+    """All steps were taken."""
+
+    group_id: str
+    steps: Iterator[None]
+
+
+Event = Requested | Abandoned | TimerFired | Committed | AppendFailed | RegexResolved | Assigned

@@ -1,12 +1,14 @@
 """A group of the consumer protocol while its coordinator serves it.
 
-`state` is what is stored and what is being stored: there is at most one append of the group at a time (`token`), and
+`state` is what is stored and what is being stored: there is at most one append of the group at a time (`token`), or a large
+target in the making, and
 requests that come meanwhile wait in `queue`. So an answer never depends on a record that may still be lost, and a
 failed append is undone by a fresh copy of what is committed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from coordinators.groups.consumer.state import ConsumerState
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from coordinators.groups.effects import TimerKey
     from coordinators.groups.requests import GroupRequest
 
+ASSIGNING: Final = 0
+"""The token of no append: a target is being made, and what changes will be appended with it."""
 _REMOVED_FIRST: Final = (CurrentKey, TargetKey, MemberKey, RegexKey, TargetEpochKey, EpochKey)
 _WRITTEN_FIRST: Final = (MemberKey, RegexKey, EpochKey, TargetKey, TargetEpochKey, CurrentKey)
 """As Kafka replays them: a member before what it is to have and has."""
@@ -66,7 +70,11 @@ class ConsumerGroup:
         self.must_bump = False
         """Whether this turn begins a new epoch."""
         self.token: int | None = None
-        """The append under way."""
+        """The append under way, or `ASSIGNING`."""
+        self.assigning: Iterator[None] | None = None
+        """The steps in which a target is made."""
+        self.then: Callable[[], None] | None = None
+        """Called when all of them were taken."""
         self.is_in_doubt = False
         """The append under way has failed, and may be committed all the same."""
         self.becomes_classic = False
@@ -94,8 +102,8 @@ class ConsumerGroup:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether requests wait, or topics are being matched."""
-        return bool(self.queue or self.resolving)
+        """Whether requests wait, topics are being matched, or a target is being made."""
+        return bool(self.queue or self.resolving or self.assigning)
 
     def put(self, key: ConsumerKey, value: ConsumerValue | None) -> None:
         """Change the state; the record is appended at the end of the turn."""

@@ -14,7 +14,7 @@ from coordinators.groups.consumer.sessions import ConsumerSessions
 from coordinators.groups.consumer.storing import Storing
 from coordinators.groups.consumer.topics import KnownTopics
 from coordinators.groups.effects import TimerKey
-from coordinators.groups.events import RegexResolved
+from coordinators.groups.events import Assigned, RegexResolved
 from coordinators.groups.group import Group, GroupState
 from coordinators.groups.groups import Groups
 from coordinators.groups.membership import Membership
@@ -133,6 +133,10 @@ class ConsumerGroups:
     def resolved(self, event: RegexResolved) -> None:
         """Take the topics that a regular expression matches."""
         self._heartbeats.resolved(event)
+
+    def assigned(self, event: Assigned) -> None:
+        """Take a target that was made in steps."""
+        self._heartbeats.assigned(event)
 
     def abandon(self, reply_id: int) -> None:
         """Drop a request that waits."""

@@ -8,12 +8,13 @@ Invariant: for each epoch of a group at most one target is made.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from coordinators.groups.consumer.admission import Admission, Admitted, Refused, flaw
-from coordinators.groups.consumer.assignment import assign
-from coordinators.groups.consumer.group import ConsumerGroup, Resolution
+from coordinators.groups.consumer.assignment import Assignment
+from coordinators.groups.consumer.group import ASSIGNING, ConsumerGroup, Resolution
 from coordinators.groups.consumer.reconciliation import Partitions, reconciled
 from coordinators.groups.consumer.requests import (
     JOINS,
@@ -25,8 +26,8 @@ from coordinators.groups.consumer.sessions import ConsumerSessions
 from coordinators.groups.consumer.state import ConsumerState, member_size
 from coordinators.groups.consumer.storing import Storing
 from coordinators.groups.consumer.topics import KnownTopics, metadata_hash
-from coordinators.groups.effects import ResolveRegex, TimerKey, TimerKind
-from coordinators.groups.events import RegexResolved
+from coordinators.groups.effects import Assign, ResolveRegex, TimerKey, TimerKind
+from coordinators.groups.events import Assigned, RegexResolved
 from coordinators.groups.group import Group, GroupState
 from coordinators.groups.groups import Groups
 from coordinators.groups.log_names import shown
@@ -42,6 +43,7 @@ _SUBSCRIPTIONS_PER_TURN: Final = 256 * 1024
 _LATE_PER_TURN: Final = 100
 
 Waiting = tuple[int, ConsumerHeartbeat]
+Outcome = tuple[int, ConsumerHeartbeat, Admitted | Refused | None]
 
 
 class ConsumerHeartbeats:
@@ -179,7 +181,7 @@ class ConsumerHeartbeats:
         """Process heartbeats, store what they change, and answer them then."""
         admission = self._admission(group, consumer)
         before: dict[str, CurrentValue | None] = {}
-        outcomes: list[tuple[int, ConsumerHeartbeat, Admitted | Refused | None]] = []
+        outcomes: list[Outcome] = []
         for reply_id, request in waiting:
             member_id = request.member_id or request.uuid
             before.setdefault(member_id, consumer.state.currents.get(member_id))
@@ -191,8 +193,42 @@ class ConsumerHeartbeats:
         if consumer.state.number > consumer.state.target_epoch and any(
             isinstance(outcome, Admitted) for _, _, outcome in outcomes
         ):
-            assign(consumer, self._topics)
-            self.completed += 1
+            self._assign(consumer, partial(self._end_turn, group, consumer, outcomes, before))
+        else:
+            self._end_turn(group, consumer, outcomes, before)
+
+    def _assign(self, consumer: ConsumerGroup, then: Callable[[], None]) -> None:
+        """Make the target of the new epoch and end the turn: at once, or when the shell has taken all steps."""
+        self.completed += 1
+        assignment = Assignment(consumer, self._topics)
+        if assignment.is_small:
+            for _ in assignment.steps():
+                pass
+            then()
+        else:
+            consumer.token, consumer.assigning = ASSIGNING, assignment.steps()
+            consumer.then = then
+            self._groups.emit(Assign(consumer.group_id, consumer.assigning))
+
+    def assigned(self, event: Assigned) -> None:
+        """End the turn for which a target was made."""
+        group = self._groups.live.get(event.group_id)
+        consumer = group.consumer if group is not None else None
+        if group is None or consumer is None or consumer.assigning is not event.steps:
+            return
+        then, consumer.then = consumer.then, None
+        consumer.token = consumer.assigning = None
+        assert then is not None
+        then()
+        self.go_on(group, consumer)
+
+    def _end_turn(
+        self,
+        group: Group,
+        consumer: ConsumerGroup,
+        outcomes: list[Outcome],
+        before: dict[str, CurrentValue | None],
+    ) -> None:
         answers = [
             (reply_id, request, self._answer(consumer, request, outcome, before))
             for reply_id, request, outcome in outcomes

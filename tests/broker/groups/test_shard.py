@@ -20,6 +20,7 @@ from broker.state_topics.appends import AppendParts
 from coordinators.groups.answers import DeleteAnswer, GroupAnswer, HeartbeatAnswer, SyncAnswer
 from coordinators.groups.effects import (
     Append,
+    Assign,
     CancelTimer,
     Effect,
     GroupRecord,
@@ -32,6 +33,7 @@ from coordinators.groups.effects import (
 from coordinators.groups.events import (
     Abandoned,
     AppendFailed,
+    Assigned,
     Committed,
     Event,
     Now,
@@ -409,3 +411,67 @@ async def test_a_shard_that_is_long_in_loading_says_so_until_it_serves(
     one.led.partition.note_fetch(2, 7, 1)
     await until(lambda: shard.state is ShardState.SERVING)
     assert shard.unserved is None
+
+
+class Stepwise:
+    """Steps that go on until the test ends them."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self.may_end = False
+
+    def __iter__(self) -> Iterator[None]:
+        while not self.may_end:
+            self.taken += 1
+            yield
+
+
+async def test_others_are_served_between_the_steps_of_an_assignment() -> None:
+    """Seconds of work for one group hold up no one else; the coordinator is told when it is done."""
+    one = Sharded()
+    shard = await one.serving()
+    work = Stepwise()
+    steps = iter(work)
+    one.coordinator.effects_of = lambda event: (
+        [Assign("g", steps)]
+        if isinstance(event, Requested) and event.reply_id == 1
+        else alive(event)
+    )
+    waiting = asyncio.ensure_future(answer_of(shard))
+    await until(lambda: work.taken)
+    assert shard.ask(HEARTBEAT) == ALIVE
+    assert Assigned("g", steps) not in one.coordinator.events
+    work.may_end = True
+    await until(lambda: Assigned("g", steps) in one.coordinator.events)
+    waiting.cancel()
+
+
+async def test_an_assignment_ends_with_the_lead() -> None:
+    """Nothing is left that works for a coordinator that is no more."""
+    one = Sharded()
+    shard = await one.serving()
+    work = Stepwise()
+    one.coordinator.effects_of = lambda _: [Assign("g", iter(work))]
+    waiting = asyncio.ensure_future(answer_of(shard))
+    await until(lambda: work.taken)
+    shard.lose()
+    await waiting
+    assert not shard._working
+
+
+async def test_a_bug_in_an_assignor_has_the_groups_loaded_again() -> None:
+    """Their group would wait for its target for ever."""
+
+    def steps() -> Iterator[None]:
+        yield
+        raise ZeroDivisionError
+
+    one = Sharded()
+    shard = await one.serving()
+    one.coordinator.effects_of = lambda event: (
+        [Assign("g", steps())] if isinstance(event, Requested) else []
+    )
+    waiting = asyncio.ensure_future(answer_of(shard))
+    await until(lambda: one.reloaded)
+    assert one.reloaded == [shard]
+    waiting.cancel()

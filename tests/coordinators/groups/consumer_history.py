@@ -160,6 +160,9 @@ class ConsumerHistory:
         self.shell.holds_regexes = self.choices.randrange(3) == 0
         if not self.shell.holds_regexes:
             self.shell.resolve_all()
+        self.shell.holds_assignments = self.choices.randrange(3) == 0
+        if not self.shell.holds_assignments:
+            self.shell.assign_all()
         if not self.shell.holds_appends:
             self.shell.commit_all()
 
@@ -317,8 +320,9 @@ class ConsumerHistory:
     def calm(self) -> None:
         """G6: every client behaves from now on, and the group becomes stable."""
         shell = self.shell
-        shell.holds_appends = shell.holds_regexes = False
+        shell.holds_appends = shell.holds_regexes = shell.holds_assignments = False
         shell.resolve_all()
+        shell.assign_all()
         shell.commit_all()
         self.clients.pop()  # the other process with the instance id
         for _ in range(_CALM_ROUNDS):

@@ -11,8 +11,8 @@ from coordinators.groups.consumer.requests import (
     ConsumerHeartbeatAnswer,
 )
 from coordinators.groups.consumer.topics import KnownTopic
-from coordinators.groups.effects import Effect, ResolveRegex
-from coordinators.groups.events import RegexResolved
+from coordinators.groups.effects import Assign, Effect, ResolveRegex
+from coordinators.groups.events import Assigned, RegexResolved
 from protocol.consumer_offsets.consumer_values import TopicPartition
 from tests.coordinators.groups.shell import Shell
 
@@ -65,12 +65,17 @@ class ConsumerShell(Shell):
         self.topics = Topics(**(topics or {"t": 6}))
         self.holds_regexes = False
         self.asked: list[ResolveRegex] = []
+        self.holds_assignments = False
+        self.assigning: list[Assign] = []
         super().__init__(config)
 
     def known_topics(self) -> Topics:
         return self.topics
 
     def perform_other(self, effect: Effect) -> None:
+        if isinstance(effect, Assign):
+            self.assigning.append(effect)
+            return
         assert isinstance(effect, ResolveRegex)
         self.asked.append(effect)
 
@@ -78,6 +83,16 @@ class ConsumerShell(Shell):
         super().perform(effects)
         if not self.holds_regexes:
             self.resolve_all()
+        if not self.holds_assignments:
+            self.assign_all()
+
+    def assign_all(self) -> None:
+        """Take the steps of the targets that are being made."""
+        while self.assigning:
+            one = self.assigning.pop(0)
+            for _ in one.steps:
+                pass
+            self.step(Assigned(one.group_id, one.steps))
 
     def resolve_all(self) -> None:
         while self.asked:
@@ -87,6 +102,7 @@ class ConsumerShell(Shell):
 
     def load(self) -> None:
         self.asked.clear()
+        self.assigning.clear()
         super().load()
 
     # --- requests in short

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinators.groups.consumer.assignors import ASSIGNORS
+from coordinators.groups.consumer.assignors import ASSIGNORS, assigned_at_once
 from coordinators.groups.consumer.assignors.inputs import AssignedTopic, Subscriber, Target
 
-uniform = ASSIGNORS["uniform"]
+uniform = partial(assigned_at_once, "uniform")
 TOPICS = tuple("abcd")
 sizes = st.lists(st.integers(0, 9), min_size=1, max_size=4)
 
@@ -66,9 +67,9 @@ def check_complete(members: list[Subscriber], topics: list[AssignedTopic], targe
 def test_everything_is_given_once_and_always_to_the_same(name, data, is_mixed):
     """Whatever the order of the members and topics."""
     members, topics = data.draw(groups(is_mixed=is_mixed))
-    target = ASSIGNORS[name](members, topics)
+    target = assigned_at_once(name, members, topics)
     check_complete(members, topics, target)
-    assert ASSIGNORS[name](members[::-1], topics[::-1]) == target
+    assert assigned_at_once(name, members[::-1], topics[::-1]) == target
 
 
 @given(groups(is_mixed=False))
@@ -136,7 +137,7 @@ def test_ranges_are_contiguous_and_static_members_come_first():
         Subscriber("0", None, names, frozenset()),
         Subscriber("9", "i", names, frozenset()),
     ]
-    target = ASSIGNORS["range"](members, topics)
+    target = assigned_at_once("range", members, topics)
     assert {index for _, index in target["9"]} == {0, 1, 2}
     assert {index for _, index in target["0"]} == {3, 4}
     assert Counter(map(len, target.values())) == {3: 1, 2: 1}

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinators.groups.consumer import assignment
 from tests.coordinators.groups import test_consumer_vectors as vectors
 from tests.coordinators.groups.consumer_history import ConsumerHistory
 from tests.coordinators.groups.consumer_mutations import MUTATIONS, apply
@@ -37,6 +38,16 @@ FOUND_BY_VECTORS = {
 def test_no_history_breaks_an_invariant(choices: random.Random) -> None:
     """They hold after every step, and a group that is left in peace becomes stable."""
     ConsumerHistory(choices).play(STEPS)
+
+
+@given(st.randoms(use_true_random=False))
+def test_no_history_in_which_targets_are_made_in_steps_breaks_an_invariant(
+    choices: random.Random,
+) -> None:
+    """Whatever comes between the steps waits for the target, or it is lost with the lead."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(assignment, "WORK_AT_ONCE", -1)
+        ConsumerHistory(choices).play(STEPS)
 
 
 @pytest.mark.slow

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from coordinators.groups.config import GroupConfig
-from coordinators.groups.consumer.assignors import ASSIGNORS
+from coordinators.groups.consumer import assignment
+from coordinators.groups.consumer.assignors import assigned_at_once
 from coordinators.groups.consumer.assignors.inputs import AssignedTopic, Subscriber
 from coordinators.groups.effects import TimerKind
 from coordinators.groups.events import AppendFailed, Committed, TimerFired
@@ -25,8 +26,11 @@ from tests.coordinators.groups.consumers import GROUP, ConsumerShell
 SESSION_MS = 45_000
 
 
-@pytest.fixture
-def shell() -> ConsumerShell:
+@pytest.fixture(params=["at once", "in steps"])
+def shell(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ConsumerShell:
+    """Targets are made at once or, as if they were large, in steps."""
+    if request.param == "in steps":
+        monkeypatch.setattr(assignment, "WORK_AT_ONCE", -1)
     return ConsumerShell()
 
 
@@ -290,7 +294,7 @@ def test_vector_64_ranges(shell):
     topics = [AssignedTopic(name, name.encode(), 3) for name in ("T1", "T2")]
     names = frozenset({"T1", "T2"})
     members = [Subscriber(name, None, names, frozenset()) for name in ("B", "A")]
-    found = ASSIGNORS["range"](members, topics)
+    found = assigned_at_once("range", members, topics)
     assert found["A"] == {(name, index) for name in (b"T1", b"T2") for index in (0, 1)}
     assert found["B"] == {(b"T1", 2), (b"T2", 2)}
 

@@ -8,12 +8,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from coordinators.groups.consumer.assignors.inputs import AssignedTopic, Subscriber, Target
+from coordinators.groups.consumer.assignors.inputs import AssignedTopic, Steps, Subscriber, Target
 from coordinators.groups.consumer.assignors.range_ import assign_ranges
 from coordinators.groups.consumer.assignors.uniform import assign_uniformly
 
-Assignor = Callable[[Sequence[Subscriber], Sequence[AssignedTopic]], Target]
+Assignor = Callable[[Sequence[Subscriber], Sequence[AssignedTopic]], Steps]
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniformly, "range": assign_ranges}
 """By the names that clients give; the first is for members that give none."""
 DEFAULT_ASSIGNOR: Final = next(iter(ASSIGNORS))
+
+
+def assigned_at_once(
+    name: str, members: Sequence[Subscriber], topics: Sequence[AssignedTopic]
+) -> Target:
+    """Take all steps of an assignor without a pause."""
+    steps = ASSIGNORS[name](members, topics)
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        target: Target = end.value
+        return target

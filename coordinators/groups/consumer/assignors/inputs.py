@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from protocol.consumer_offsets.consumer_values import TopicPartition
 from protocol.lean_named_tuple import NamedTuple
 
 Target = dict[str, frozenset[TopicPartition]]
 """By member id."""
+Steps = Generator[None, None, Target]
+"""The work of an assignor in short steps, a millisecond or two at most; the target in the end."""
 
 
 class Subscriber(NamedTuple):

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coordinators.groups.consumer.assignors.inputs import AssignedTopic, Subscriber, Target
+from coordinators.groups.consumer.assignors.inputs import AssignedTopic, Steps, Subscriber
 from protocol.consumer_offsets.consumer_values import TopicPartition
 
 
-def assign_ranges(members: Sequence[Subscriber], topics: Sequence[AssignedTopic]) -> Target:
+def assign_ranges(members: Sequence[Subscriber], topics: Sequence[AssignedTopic]) -> Steps:
     """Deal out each topic in ranges, the first of which are longer by one if it does not divide."""
     given: dict[str, list[TopicPartition]] = {one.member_id: [] for one in members}
     ranked = sorted(members, key=lambda one: one.rank)
     for topic in topics:
+        yield
         subscribed = [one.member_id for one in ranked if topic.name in one.topics]
         if not subscribed:
             continue
