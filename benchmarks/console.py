@@ -1,11 +1,12 @@
 """The cost of an open console: a producer's throughput, and the broker's processor time for each batch.
 
-    python -m benchmarks.console [--rounds N] [--seconds S] [--batch-bytes N]
+    python -m benchmarks.console [--rounds N] [--seconds S] [--at-most S] [--batch-bytes N]
 
 One broker, one librdkafka producer, runs in turn: without a console; with a real Chromium on the Live page, following;
 with a program that follows, which is shown every batch; and without once more, which shows the noise. A browser draws on a
 processor of its own as a rule. So the broker has one here to itself, and the producer and the browser share the others: the
-throughput falls by what the console costs the broker, as long as the producer has room left (its share is shown).
+throughput falls by what the console costs the broker, as long as the producer has room left.
+No round begins that would end after `--at-most` seconds; what was measured until then is printed.
 """
 
 from __future__ import annotations
@@ -17,33 +18,45 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from benchmarks.pairs import pairs_of, print_pair, run_load, several_in_turn
+from benchmarks.pairs import pairs_of, print_pair, run_load
 from tests.support.echoless import REPOSITORY, Echoless
 
 _CHROMIUM = "/usr/bin/chromium"
 _BROWSER = "browser: seconds of a processor"
 _TICKS = 100
 """Clock ticks a second in `/proc/PID/stat`."""
+_WAIT_S = 30
+"""The longest wait for a page, for the end of a program, and for a load beyond its own seconds."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--at-most", type=float, default=220)
     parser.add_argument("--batch-bytes", type=int, default=1024)
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as directory, sync_playwright() as playwright:
+    began = time.monotonic()
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        sync_playwright() as playwright,
+        contextlib.ExitStack() as cleanup,
+    ):
         broker = Echoless(Path(directory))
         broker.start()
+        cleanup.callback(broker.terminate)
         _give_a_processor_to(broker.process.pid)
         browser = playwright.chromium.launch(executable_path=_CHROMIUM, args=["--no-sandbox"])
+        cleanup.callback(browser.close)
         page = browser.new_page()
+        page.set_default_timeout(_WAIT_S * 1000)
         console = f"http://{broker.admin_address}/console#/live"
 
         def closed() -> dict[str, float]:
@@ -62,8 +75,8 @@ def main() -> None:
 
         closed()  # warms both
         opened()
-        without, with_console, with_program, again = several_in_turn(
-            arguments.rounds, (closed, opened, followed, closed)
+        without, with_console, with_program, again = _rounds(
+            (closed, opened, followed, closed), arguments.rounds, began + arguments.at_most
         )
         for title, found in (
             ("open", with_console),
@@ -75,8 +88,26 @@ def main() -> None:
                     print_pair(name, pair, first=title, second="closed")
         spent = statistics.median(one[_BROWSER] for one in with_console)
         print(f"{_BROWSER:44} open     {spent:11.2f}")
-        browser.close()
-        broker.terminate()
+
+
+def _rounds(
+    candidates: Sequence[Callable[[], dict[str, float]]], rounds: int, until: float
+) -> list[list[Mapping[str, float]]]:
+    """Runs each once a round, every second round backwards; the first round is run whatever the time."""
+    found: list[list[Mapping[str, float]]] = [[] for _ in candidates]
+    order = list(range(len(candidates)))
+    took = 0.0
+    for number in range(1, rounds + 1):
+        began = time.monotonic()
+        if number > 1 and began + took > until:
+            print(f"time is up after {number - 1} of {rounds} rounds", file=sys.stderr, flush=True)
+            break
+        print(f"round {number} of {rounds}", file=sys.stderr, flush=True)
+        for index in order:
+            found[index].append(candidates[index]())
+        order.reverse()
+        took = max(took, time.monotonic() - began)
+    return found
 
 
 def _give_a_processor_to(pid: int) -> None:
@@ -96,6 +127,7 @@ def _run(title: str, broker: Echoless, arguments: argparse.Namespace) -> dict[st
         "load",
         batch_bytes=arguments.batch_bytes,
         seconds=arguments.seconds,
+        timeout_s=arguments.seconds + _WAIT_S,
     )
     used = _cpu_s(broker.process.pid) - before
     browser_used = max(
@@ -147,7 +179,7 @@ def _following(broker: Echoless) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.wait()
+        process.wait(_WAIT_S)
 
 
 if __name__ == "__main__":

@@ -26,14 +26,16 @@ class Pair:
     """The smallest and the largest ratio of a round."""
 
 
-def run_load(kind: str, bootstrap: str, topic: str, **options: object) -> dict[str, float]:
-    """One run of `benchmarks.load`, in a separate process."""
+def run_load(
+    kind: str, bootstrap: str, topic: str, *, timeout_s: float | None = None, **options: object
+) -> dict[str, float]:
+    """One run of `benchmarks.load`, in a separate process, which is ended after `timeout_s`."""
     command = [sys.executable, "-m", "benchmarks.load", kind]
     command += ["--bootstrap", bootstrap, "--topic", topic]
     for name, value in options.items():
         flag = f"--{name.replace('_', '-')}"
         command += [flag] if value is True else [flag, str(value)]
-    result = subprocess.run(command, check=True, capture_output=True, text=True)
+    result = subprocess.run(command, check=True, capture_output=True, text=True, timeout=timeout_s)
     answer: dict[str, float] = json.loads(result.stdout.splitlines()[-1])
     return answer
 
