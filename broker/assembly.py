@@ -115,7 +115,7 @@ def new_admin_server(listener: socket.socket, broker: Broker) -> AdminServer:
 
 
 def _new_tls(config: Config) -> Tls | None:
-    if not any(one.protocol.is_encrypted for one in config.listener_security_protocol_map):
+    if not config.speaks_tls:
         return None
     from broker.authentication.tls import Tls
 

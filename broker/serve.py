@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from broker.config.loading import Config, ConfigError, load_config
 from broker.essential_task import ESSENTIAL_TASK, essential_task, reported_task
 from broker.garbage import end_start
+from broker.lean_imports import loop_factory
 from broker.log_lines import configure_logs
 from broker.network.listeners import bind_listeners
 from broker.network.server import DRAIN_S, ListenError, Server, bind, bound_address
@@ -65,9 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OutOfThreadsError as error:
         logger.critical("cannot start: %s", error)
         return EXIT_CANNOT_SERVE
-    import uvloop
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=loop_factory(speaks_tls=config.speaks_tls)) as runner:
         try:
             code = runner.run(_serve(config, rules, stop))
         except ConfigError as error:

@@ -18,8 +18,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["serve"]:
         from broker.garbage import begin_start
+        from broker.lean_imports import import_lean
 
         begin_start()
+        import_lean()
 
         from broker.serve import main as serve
 

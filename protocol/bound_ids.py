@@ -9,8 +9,6 @@ Pure. The reasons are in `docs/decisions/bound-producer-ids.md`.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from typing import Final
 
 NUMBER_BITS: Final = 40
@@ -38,5 +36,8 @@ def tagged(producer_id: int, tag: int) -> int:
 
 def principal_tag(secret: bytes, principal: str) -> int:
     """The tag of a principal, never `UNBOUND`. Two principals have the same one in 4 million."""
+    import hashlib  # noqa: PLC0415 - they load OpenSSL, and most brokers bind no ids
+    import hmac  # noqa: PLC0415
+
     digest = hmac.digest(secret, principal.encode(), hashlib.sha256)
     return int.from_bytes(digest[:8]) % ((1 << TAG_BITS) - 1) + 1

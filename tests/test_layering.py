@@ -44,7 +44,16 @@ ONLY_IN = {
 }
 BROKER_FLOORS = (
     (
-        *("clock", "descriptors", "doubt", "essential_task", "garbage", "limited_log", "metrics"),
+        *(
+            "clock",
+            "descriptors",
+            "doubt",
+            "essential_task",
+            "garbage",
+            "lean_imports",
+            "limited_log",
+            "metrics",
+        ),
         "threads",
     ),
     ("stop",),

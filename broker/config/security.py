@@ -277,6 +277,11 @@ class SecurityConfig:
         False, boolean(), "accept OAUTHBEARER tokens that no one has signed (alg none): for tests"
     )
 
+    @property
+    def speaks_tls(self) -> bool:
+        """Whether a listener does."""
+        return any(one.protocol.is_encrypted for one in self.listener_security_protocol_map)
+
     def security_protocol(self, listener: str) -> SecurityProtocol:
         """The security protocol of the listener with this name."""
         for one in self.listener_security_protocol_map:

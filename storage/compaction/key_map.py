@@ -11,7 +11,6 @@ Pure. Called by `cleaning.py`.
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import Final
 
 DIGEST_BYTES: Final = 16
@@ -24,6 +23,8 @@ def short_key(key: bytes) -> bytes:
     """The key itself if it is short, otherwise its digest."""
     if len(key) <= DIGEST_BYTES:
         return key
+    from hashlib import blake2b  # noqa: PLC0415 - it loads OpenSSL, and few logs are compacted
+
     return b"\x00" + blake2b(key, digest_size=DIGEST_BYTES).digest()
 
 

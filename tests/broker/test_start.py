@@ -14,6 +14,10 @@ from tests.support.echoless import Echoless
 LATER = {
     "aiohttp": "the first connection to the admin port",
     "argparse": "serve --help",
+    "_bz2": "nothing",
+    "_hashlib": "the first log-in, bound producer id, group of the consumer protocol or long key to compact",
+    "_lzma": "nothing",
+    "_ssl": "a TLS listener, the first connection to the admin port",
     "broker.admin.application": "the first connection to the admin port",
     "broker.cluster.member": "a cluster",
     "broker.controller": "a cluster",

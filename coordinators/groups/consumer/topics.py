@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from typing import Final, Protocol
 
@@ -39,6 +38,8 @@ class NoTopics:
 
 def metadata_hash(names: Iterable[str], topics: KnownTopics) -> int:
     """A number that changes with the existence, the id and the partition count of these topics; never 0."""
+    import hashlib  # noqa: PLC0415 - it loads OpenSSL, and most brokers have no such groups
+
     hashed = hashlib.blake2b(digest_size=8)
     for name in sorted(names):
         found = topics.find(name)
