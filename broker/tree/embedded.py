@@ -121,6 +121,10 @@ class EmbeddedNodeTree:
     def session_timeout_s(self) -> float:
         return math.inf
 
+    @property
+    def session_asked_at(self) -> float:
+        return -math.inf  # it has no beginning, as it has no end
+
     async def read(self, path: str) -> Node:
         self._check_session()
         return self._nodes.read(path)

@@ -56,6 +56,8 @@ class Session(NamedTuple):
 
     session_id: int
     timeout_s: float
+    asked_at: float
+    """By the monotonic clock."""
 
 
 class Listener(NamedTuple):
@@ -208,7 +210,8 @@ class ZooKeeperClient:
     def _state_changed(self, state: str) -> None:
         if state == KazooState.CONNECTED:
             session_id, _ = self._kazoo.client_id
-            session = Session(session_id, self._kazoo.session_timeout_ms / 1000)
+            timeout_s = self._kazoo.session_timeout_ms / 1000
+            session = Session(session_id, timeout_s, self._kazoo.session_asked_at)
             self._cross(self._listener.connected, session)
         else:
             self._cross(self._disconnected, state == KazooState.LOST, self.last_problem)

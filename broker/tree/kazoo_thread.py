@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -76,6 +77,11 @@ class Kazoo(KazooClient):
         """The timeout the server granted; 0 before the first connection."""
         return self._connection.session_timeout_ms
 
+    @property
+    def session_asked_at(self) -> float:
+        """When the present session was asked for, by the monotonic clock."""
+        return self._connection.session_asked_at
+
     def end(self) -> None:
         """Ends the session and the thread, and waits for both."""
         if self.expire():
@@ -92,9 +98,11 @@ class Kazoo(KazooClient):
 
 
 class _Connection(ConnectionHandler):
-    """kazoo's connection; keeps the granted session timeout, which kazoo forgets."""
+    """kazoo's connection; keeps the granted session timeout, and when the session was asked for."""
 
     session_timeout_ms = 0
+    session_asked_at = 0.0
+    """By the monotonic clock."""
 
     def zk_loop(self) -> None:
         with contextlib.suppress(
@@ -104,9 +112,12 @@ class _Connection(ConnectionHandler):
         self.client.thread_ended()
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
+        asked_at = time.monotonic()
         answer = super()._invoke(timeout, request, xid)
         if isinstance(request, Connect):
             self.session_timeout_ms = answer[0].time_out
+            if not request.session_id:
+                self.session_asked_at = asked_at
         return answer
 
 

@@ -156,6 +156,10 @@ class NodeTree(Protocol):
     def session_timeout_s(self) -> float:
         """The negotiated timeout: how long the session survives silence; infinite if it needs no heartbeats."""
 
+    @property
+    def session_asked_at(self) -> float:
+        """When this session was asked for, in the loop's time; its timeout began later."""
+
     async def read(self, path: str) -> Node:
         """Raises `NoNodeError`."""
 

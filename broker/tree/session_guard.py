@@ -4,8 +4,10 @@ The coordinator ends a session once it has heard nothing of it for the whole tim
 ensemble one server decides and another one answers: twice per tick, the latter reports which clients
 it has heard from, and half a tick is at most a quarter of the timeout (ZooKeeper's timeouts are two
 ticks or more). So when a request sent at T is answered, the deciding server knows at least of those
-that were *answered* before T minus a quarter. The proof counts from when such a request was sent,
-and leaves a margin for clocks that run at different rates.
+that were *answered* before T minus a quarter. The proof counts from when such a request was sent, or, before there is
+one, from when the session was asked for, which the deciding server itself has granted; and it leaves a margin for
+clocks that run at different rates. That a client is connected proves nothing: it may call itself so for most of the
+timeout after the last answer.
 
 The request is a change that changes nothing (a check), because the deciding server has to take part
 in it: reads are answered even by a server that has lost all the others.
@@ -31,8 +33,6 @@ from broker.tree.node_tree import (
 PROBES_PER_TIMEOUT: Final = 8
 REPORT_LAG: Final = 1 / 4
 """The delay until the deciding server hears of a request; like the others, a share of the timeout."""
-HEARTBEAT_INTERVAL: Final = 1 / 3
-"""The longest time between heartbeats, which the client library sends while it is connected."""
 CLOCK_MARGIN: Final = 1 / 12
 _NEVER: Final = -math.inf
 
@@ -56,13 +56,16 @@ class SessionGuard:
         self._path = path
         self._loop = asyncio.get_running_loop()
         self._session_id = tree.session_id
+        """The session to prove."""
         self._timer: asyncio.TimerHandle | None = None
         self._doubt_callbacks: dict[object, Callable[[], None]] = {}
         self._proof_callbacks: dict[object, Callable[[], None]] = {}
         self._restarted = asyncio.Event()
         self._proved_until = math.inf if math.isinf(tree.session_timeout_s) else _NEVER
         """In the loop's time."""
-        self._answered = [self._before_the_first()]
+        self._answered_session_id = 0
+        """The session of the requests below; it may not count yet."""
+        self._answered: list[_Answered] = []
         """Oldest first; none that is older than what the deciding server knows of."""
 
     @property
@@ -81,9 +84,7 @@ class SessionGuard:
         """Begins to prove the tree's present session; a new session starts without proof."""
         if self._session_id != self._tree.session_id:
             self._disprove()
-        if self._timer is None:
-            self._answered = [self._before_the_first()]
-        self._session_id = self._tree.session_id
+            self._session_id = self._tree.session_id
         self._restarted.set()
 
     async def run(self) -> None:
@@ -108,9 +109,10 @@ class SessionGuard:
         except CoordinationError:
             return
         is_lost = self._tree.session_state is SessionState.LOST
-        if session_id == self._session_id == self._tree.session_id and not is_lost:
-            self._answered.append(_Answered(sent, self._loop.time()))
-            self._prove(sent)
+        if session_id == self._tree.session_id and not is_lost:
+            self._note_answer(sent)
+            if session_id == self._session_id:
+                self._prove()
 
     async def _pause(self, duration_s: float) -> None:
         try:
@@ -120,12 +122,19 @@ class SessionGuard:
         except TimeoutError:
             pass
 
-    def _prove(self, sent: float) -> None:
-        """Extends the proof by an answered request, sent at that time."""
-        timeout_s = self._tree.session_timeout_s
-        surely_reported = sent - REPORT_LAG * timeout_s
+    def _note_answer(self, sent: float) -> None:
+        """Adds a request that the present session's server has answered just now."""
+        if self._answered_session_id != self._tree.session_id:
+            self._answered_session_id = self._tree.session_id
+            self._answered = [_Answered(self._tree.session_asked_at, _NEVER)]
+        self._answered.append(_Answered(sent, self._loop.time()))
+        surely_reported = sent - REPORT_LAG * self._tree.session_timeout_s
         while len(self._answered) > 1 and self._answered[1].answered <= surely_reported:
             del self._answered[0]
+
+    def _prove(self) -> None:
+        """Extends the proof by what the deciding server surely knows of."""
+        timeout_s = self._tree.session_timeout_s
         until = self._answered[0].sent + (1 - CLOCK_MARGIN) * timeout_s
         if until <= self._loop.time():
             return
@@ -137,13 +146,6 @@ class SessionGuard:
         if is_new:
             for callback in list(self._proof_callbacks.values()):
                 callback()
-
-    def _before_the_first(self) -> _Answered:
-        """The least that the deciding server knows of a connected client, whatever was sent before."""
-        if self._tree.session_state is not SessionState.CONNECTED:
-            return _Answered(_NEVER, _NEVER)
-        age_s = (HEARTBEAT_INTERVAL + REPORT_LAG) * self._tree.session_timeout_s
-        return _Answered(self._loop.time() - age_s, _NEVER)
 
     def _disprove(self) -> None:
         if self._forget_proof():

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -66,7 +67,7 @@ class ZooKeeperNodeTree:
         self._is_connected = False
         """Whether requests can be sent; those of callers are sent from CONNECTED on, a little later."""
         self._is_closed = False
-        self._session = Session(0, config.zookeeper_session_timeout_ms / 1000)
+        self._session = Session(0, config.zookeeper_session_timeout_ms / 1000, time.monotonic())
         self._session_state = SessionState.LOST
         self._session_listeners: Listeners[SessionState] = Listeners()
         self._was_connected = asyncio.Event()
@@ -103,6 +104,11 @@ class ZooKeeperNodeTree:
     def session_timeout_s(self) -> float:
         """The timeout the server has granted."""
         return self._session.timeout_s
+
+    @property
+    def session_asked_at(self) -> float:
+        age_s = time.monotonic() - self._session.asked_at
+        return asyncio.get_running_loop().time() - age_s
 
     async def read(self, path: str) -> Node:
         data, stat = await self._call(path, lambda: self._client.get(path))
@@ -229,7 +235,7 @@ class ZooKeeperNodeTree:
         with contextlib.suppress(ConnectionLostError):  # the next connection begins anew
             await self._request(self._client.sync)
             _log.info(
-                "connected to ZooKeeper at %s: session %#x, %g s", self._hosts, *self._session
+                "connected to ZooKeeper at %s: session %#x, %g s", self._hosts, *self._session[:2]
             )
             self._become(SessionState.CONNECTED)
             self._was_connected.set()

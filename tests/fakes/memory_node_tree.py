@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -78,6 +79,7 @@ class MemoryNodeTree:
         self._watches = Watches()
         self._session_state = SessionState.CONNECTED
         self._session_id = tree.next_session_id()
+        self.session_asked_at = _now()
         self._is_cut_off = False
         self._lost_replies: deque[bool] = deque()
         self._rivals: deque[Rival] = deque()
@@ -114,6 +116,7 @@ class MemoryNodeTree:
     def reconnect(self) -> None:
         """Starts a new session after the old one was lost."""
         self._session_id = self._tree.next_session_id()
+        self.session_asked_at = _now()
         self.resume()
 
     def hear(self, path: str, *, came_or_went: bool) -> None:
@@ -207,3 +210,11 @@ class MemoryNodeTree:
         if self._session_state is not state:
             self._session_state = state
             self._watches.session_changed(state)
+
+
+def _now() -> float:
+    """The time of the running loop, if there is one."""
+    try:
+        return asyncio.get_running_loop().time()
+    except RuntimeError:
+        return time.monotonic()

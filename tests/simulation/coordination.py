@@ -50,6 +50,7 @@ class SimulatedNodeTree:
         self._watches = Watches()
         self._state = SessionState.LOST
         self._session_id = 0
+        self._session_asked_at = 0.0
         self._connection: TreeConnection | None = None
         self._last_heard = 0.0
         self._numbers = 0
@@ -140,6 +141,7 @@ class SimulatedNodeTree:
         connection = self._connection = TreeConnection(self)
         handshake = self._handshake = self.network.loop.create_future()
         watched = list(self._watched_paths)
+        asked_at = self.network.loop.time()
         connection.up.send(connection.connect, self._session_id, self._timeout_s, watched)
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -151,6 +153,8 @@ class SimulatedNodeTree:
             self._handshake = None
         if connection.is_broken:
             return None
+        if self._session_id == 0:
+            self._session_asked_at = asked_at
         return session_id
 
     async def _keep_alive(self) -> None:
@@ -176,6 +180,10 @@ class SimulatedNodeTree:
     @property
     def session_timeout_s(self) -> float:
         return self._timeout_s
+
+    @property
+    def session_asked_at(self) -> float:
+        return self._session_asked_at
 
     @property
     def session_id(self) -> int:

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker.tree.node_tree import ConnectionLostError, Operation
@@ -131,14 +131,18 @@ def test_a_late_answer_proves_nothing() -> None:
 
 
 def test_a_session_may_be_proved_long_after_the_guard_was_made() -> None:
-    """The owner says when it begins to count; the first answer proves it."""
+    """The owner says when it begins to count; answers that came before count then."""
 
     async def main() -> None:
         tree = Tree(MemoryTree())
         guard = SessionGuard(tree, PATH)
-        await asyncio.sleep(10 * TIMEOUT_S)
-        guard.restart()
+        tree.expire_session()
         asyncio.create_task(guard.run())  # noqa: RUF006 - ends with the loop
+        await asyncio.sleep(0.001)
+        tree.reconnect()
+        await asyncio.sleep(10 * TIMEOUT_S)
+        assert not guard.is_proved
+        guard.restart()
         await asyncio.sleep(0.001)
         assert guard.is_proved
 
@@ -242,8 +246,8 @@ class Ensemble(MemoryNodeTree):
         self._begin = self._loop.time()
         self._cut_off_at = self._begin + cut_off_at
         self._phase = phase * self._report_interval_s
-        # The last sign of life of the client library, and how late it was reported.
-        self._heard_at = [self._begin - TIMEOUT_S * 7 / 12]
+        # The session is asked for, which the deciding server itself does.
+        self._heard_at = [self._begin]
 
     _report_interval_s = TIMEOUT_S / 4
 
@@ -273,17 +277,29 @@ class Ensemble(MemoryNodeTree):
     probes=st.lists(PROBES, max_size=12),
     cut_off_at=st.floats(0, 4 * TIMEOUT_S),
     phase=st.floats(0, 1),
+    restarts=st.lists(st.floats(0, 5 * TIMEOUT_S), max_size=4),
+)
+@example(  # found by the simulation: silent for most of the timeout, and registered a moment before the end
+    probes=[Probe(0.01, 0.01, True, True), Probe(1, 1, False, False)],
+    cut_off_at=5.56,
+    phase=0,
+    restarts=[5.4],
 )
 def test_no_proof_outlives_the_session(
-    probes: list[Probe], cut_off_at: float, phase: float
+    probes: list[Probe], cut_off_at: float, phase: float, restarts: list[float]
 ) -> None:
-    """At every moment: if the guard says proved, no server can have ended the session."""
+    """At every moment: if the guard says proved, no server can have ended the session.
+
+    However often its owner registers again: a client may be connected, and not have been heard of for long.
+    """
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
         tree = Ensemble(probes, cut_off_at, phase)
         guard = SessionGuard(tree, PATH)
         asyncio.create_task(guard.run())  # noqa: RUF006 - ends with the loop
+        for restart_s in restarts:
+            loop.call_later(restart_s, guard.restart)
         end = loop.time() + 6 * TIMEOUT_S
         was_proved = False
         while loop.time() < end:
