@@ -2,10 +2,11 @@
 
     python -m benchmarks.console [--rounds N] [--seconds S] [--at-most S] [--batch-bytes N]
 
-One broker, one librdkafka producer, runs in turn: without a console; with a real Chromium on the Live page, following;
-with a program that follows, which is shown every batch; and without once more, which shows the noise. A browser draws on a
-processor of its own as a rule. So the broker has one here to itself, and the producer and the browser share the others: the
-throughput falls by what the console costs the broker, as long as the producer has room left.
+One broker and one librdkafka producer that sends as fast as it can all the time, while these take turns: no console; a reader
+that asks for what the Live page asks for, and draws nothing; a real Chromium on the Live page; a program that follows, which is
+shown every batch; and no console once more, which shows the noise. The broker has a processor to itself. As a rule a browser
+has others than the producer; on a machine of two it runs on the producer's, though only while that is idle, and disturbs
+it. So the reader shows what an open console costs a producer, and Chromium what it costs where the two share a processor.
 No round begins that would end after `--at-most` seconds; what was measured until then is printed.
 """
 
@@ -19,33 +20,37 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from benchmarks.pairs import pairs_of, print_pair, run_load
+from benchmarks.pairs import pairs_of, print_pair
 from tests.support.echoless import REPOSITORY, Echoless
 
 _CHROMIUM = "/usr/bin/chromium"
 _BROWSER = "browser: seconds of a processor"
+_APPENDED = "echoless_batches_appended_total"
+_MEMORY = Path("/dev/shm")
+_SETTLING_S = 0.5
 _TICKS = 100
 """Clock ticks a second in `/proc/PID/stat`."""
 _WAIT_S = 30
-"""The longest wait for a page, for the end of a program, and for a load beyond its own seconds."""
+"""The longest wait for a page, for an answer, and for the end of a program."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--rounds", type=int, default=14)
+    parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--at-most", type=float, default=220)
     parser.add_argument("--batch-bytes", type=int, default=1024)
     arguments = parser.parse_args()
     began = time.monotonic()
     with (
-        tempfile.TemporaryDirectory() as directory,
+        tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as directory,
         sync_playwright() as playwright,
         contextlib.ExitStack() as cleanup,
     ):
@@ -53,32 +58,44 @@ def main() -> None:
         broker.start()
         cleanup.callback(broker.terminate)
         _give_a_processor_to(broker.process.pid)
-        browser = playwright.chromium.launch(executable_path=_CHROMIUM, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=_only_when_idle(Path(directory)), args=["--no-sandbox"]
+        )
         cleanup.callback(browser.close)
+        cleanup.enter_context(_producing(broker, arguments))
         page = browser.new_page()
         page.set_default_timeout(_WAIT_S * 1000)
         console = f"http://{broker.admin_address}/console#/live"
 
         def closed() -> dict[str, float]:
-            return _run("closed", broker, arguments)
+            return _measured("closed", broker, arguments.seconds)
+
+        def read() -> dict[str, float]:
+            reader = ["benchmarks.console_reader", broker.admin_address]
+            with _running(reader, subprocess.PIPE) as process:
+                assert process.stdout is not None
+                assert process.stdout.readline() == b"reading\n"
+                return _measured("read", broker, arguments.seconds)
 
         def opened() -> dict[str, float]:
             page.goto(console)
             page.locator("#link[data-state=live]").wait_for()
-            found = _run("open", broker, arguments)
+            found = _measured("open", broker, arguments.seconds)
             page.goto("about:blank")
             return found
 
         def followed() -> dict[str, float]:
-            with _following(broker):
-                return _run("followed", broker, arguments)
+            follow = ["cli", "decisions", "--follow", "--json", "--admin", broker.admin_address]
+            with _running(follow):
+                return _measured("followed", broker, arguments.seconds)
 
         closed()  # warms both
         opened()
-        without, with_console, with_program, again = _rounds(
-            (closed, opened, followed, closed), arguments.rounds, began + arguments.at_most
+        without, with_reader, with_console, with_program, again = _rounds(
+            (closed, read, opened, followed, closed), arguments.rounds, began + arguments.at_most
         )
         for title, found in (
+            ("read", with_reader),
             ("open", with_console),
             ("followed", with_program),
             ("closed again", again),
@@ -119,26 +136,49 @@ def _give_a_processor_to(pid: int) -> None:
             os.sched_setaffinity(int(thread.name), {first})
 
 
-def _run(title: str, broker: Echoless, arguments: argparse.Namespace) -> dict[str, float]:
-    before, browser_before = _cpu_s(broker.process.pid), _browser_cpu_s()
-    load = run_load(
-        "throughput",
-        broker.kafka_address,
-        "load",
-        batch_bytes=arguments.batch_bytes,
-        seconds=arguments.seconds,
-        timeout_s=arguments.seconds + _WAIT_S,
-    )
-    used = _cpu_s(broker.process.pid) - before
-    browser_used = max(
-        0.0, _browser_cpu_s() - browser_before
-    )  # a page that was left takes its process along
-    print(f"{title}: {load['batches_per_s']:.0f} batches a second", file=sys.stderr, flush=True)
+def _only_when_idle(directory: Path) -> Path:
+    """A command that starts Chromium so that it runs while nothing else wants the processor."""
+    command = directory / "chromium"
+    command.write_text(f'#!/bin/sh\nexec chrt --idle 0 {_CHROMIUM} "$@"\n')
+    command.chmod(0o700)
+    return command
+
+
+@contextmanager
+def _producing(broker: Echoless, arguments: argparse.Namespace) -> Iterator[None]:
+    """Has a producer send as fast as it can."""
+    load = ["benchmarks.load", "throughput", "--topic", "load", "--bootstrap", broker.kafka_address]
+    load += ["--batch-bytes", str(arguments.batch_bytes)]
+    with _running([*load, "--seconds", str(arguments.at_most + _WAIT_S)]) as process:
+        while not _appended(broker):
+            assert process.poll() is None, "the producer has ended"
+            time.sleep(0.05)
+        yield
+
+
+def _measured(title: str, broker: Echoless, seconds: float) -> dict[str, float]:
+    """The figures of so many seconds, after a moment in which all get used to what has changed."""
+    time.sleep(_SETTLING_S)
+    browser, used = _browser_cpu_s(), _cpu_s(broker.process.pid)
+    appended, began = _appended(broker), time.monotonic()
+    time.sleep(seconds)
+    batches = _appended(broker) - appended
+    rate = batches / (time.monotonic() - began)
+    used = _cpu_s(broker.process.pid) - used
+    print(f"{title}: {rate:.0f} batches a second", file=sys.stderr, flush=True)
     return {
-        "batches a second": load["batches_per_s"],
-        "broker: microseconds a batch": used / load["batches"] * 1e6,
-        _BROWSER: browser_used,
+        "batches a second": rate,
+        "broker: microseconds a batch": used / batches * 1e6,
+        # A page that was left takes its process, and its time, along.
+        _BROWSER: max(0.0, _browser_cpu_s() - browser),
     }
+
+
+def _appended(broker: Echoless) -> float:
+    """Batches appended so far."""
+    with urllib.request.urlopen(f"http://{broker.admin_address}/metrics", timeout=_WAIT_S) as found:
+        lines: list[str] = found.read().decode().splitlines()
+    return sum(float(one.split()[-1]) for one in lines if one.startswith(_APPENDED))
 
 
 def _cpu_s(pid: int) -> float:
@@ -169,14 +209,13 @@ def _browser_cpu_s() -> float:
 
 
 @contextmanager
-def _following(broker: Echoless) -> Iterator[None]:
-    """Reads the decisions as fast as they come, and drops them."""
-    command = [sys.executable, "-m", "cli", "decisions", "--follow", "--json"]
-    process = subprocess.Popen(
-        [*command, "--admin", broker.admin_address], cwd=REPOSITORY, stdout=subprocess.DEVNULL
-    )
+def _running(
+    module: list[str], stdout: int = subprocess.DEVNULL
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A program beside this one, ended afterwards."""
+    process = subprocess.Popen([sys.executable, "-m", *module], cwd=REPOSITORY, stdout=stdout)
     try:
-        yield
+        yield process
     finally:
         process.terminate()
         process.wait(_WAIT_S)
