@@ -27,6 +27,13 @@ if TYPE_CHECKING:
     from broker.config.loading import Config
 
 RECONNECT_DELAY_MAX_S: Final = 1.0
+CONNECT_SHARE: Final = 1 / 3
+"""Share of the session timeout that the answer to a connection may take, if it is more than `CONNECT_S_MIN`.
+
+kazoo, as ZooKeeper's own client, gives a single server all of it. But a ZooKeeper that is being started may accept a
+connection, fail to refuse it ("ZooKeeperServer not running", then a NullPointerException) and leave it open for ever.
+"""
+CONNECT_S_MIN: Final = 2.0
 _log = logging.getLogger(__name__)
 
 
@@ -113,6 +120,8 @@ class _Connection(ConnectionHandler):
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
         asked_at = time.monotonic()
+        if isinstance(request, Connect):
+            timeout = min(timeout, max(CONNECT_S_MIN, CONNECT_SHARE * request.time_out / 1000))
         answer = super()._invoke(timeout, request, xid)
         if isinstance(request, Connect):
             self.session_timeout_ms = answer[0].time_out

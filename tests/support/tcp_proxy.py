@@ -12,12 +12,13 @@ class TcpProxy:
     """Listens on a free port of 127.0.0.1 and forwards to `port`.
 
     `loses_answers`: the server's bytes are read and discarded, on every connection. `is_down`: new
-    connections are cut off at once.
+    connections are cut off at once. `holds_next`: the next connection is accepted, and never answered.
     """
 
     def __init__(self, port: int) -> None:
         self.loses_answers = False
         self.is_down = False
+        self.holds_next = False
         self.answers_lost = asyncio.Event()
         """Set when an answer was discarded: then the server has done what was requested."""
         self._port = port
@@ -56,6 +57,9 @@ class TcpProxy:
         assert task is not None
         self._links.add(task)
         try:
+            if self.holds_next:
+                self.holds_next = False
+                await asyncio.get_running_loop().create_future()
             if not self.is_down:
                 await self._link(reader, writer)
         except (OSError, asyncio.CancelledError):

@@ -220,6 +220,19 @@ async def test_every_watch_calls_after_a_reconnection_and_goes_on(
     assert not silent._called.is_set()
 
 
+async def test_a_connection_that_is_never_answered_costs_no_session(
+    proxy: TcpProxy, open_tree: OpenTree
+) -> None:
+    """A server that is being started may accept one, fail to refuse it, and forget it; the next one resumes the session."""
+    tree = await open_tree(proxy.address + "/held", zookeeper_session_timeout_ms=6_000)
+    states, session_id = States(tree), tree.session_id
+    proxy.holds_next = True
+    await proxy.cut()
+    assert await states.next(2) == [SUSPENDED, CONNECTED]
+    assert tree.session_id == session_id
+    assert not proxy.holds_next
+
+
 async def test_a_server_may_be_killed_and_come_back(
     own_server: ZooKeeper, open_tree: OpenTree
 ) -> None:
