@@ -330,17 +330,27 @@ class ConsumerHeartbeats:
 
     def go_on(self, group: Group, consumer: ConsumerGroup) -> None:
         """Process what has waited, until something is being stored again."""
-        while consumer.due and consumer.token is None and group.consumer is consumer:
-            due = consumer.due[:_LATE_PER_TURN]
-            del consumer.due[:_LATE_PER_TURN]
-            self._end_due(group, consumer, due)
-        while consumer.queue and consumer.token is None and group.consumer is consumer:
-            heartbeats = self._take_heartbeats(consumer)
-            if heartbeats:
+        while consumer.token is None and group.consumer is consumer:
+            if due := self._take_due(consumer):
+                self._end_due(group, consumer, due)
+            elif heartbeats := self._take_heartbeats(consumer):
                 self._turn(group, consumer, heartbeats)
-            else:
+            elif consumer.queue:
                 reply_id = next(iter(consumer.queue))
                 self._storing.dispatch(reply_id, self._storing.take(consumer, reply_id))
+            else:
+                return
+
+    def _take_due(self, consumer: ConsumerGroup) -> list[TimerKey]:
+        """Some timers that fired meanwhile; not of a member whose heartbeat waits, since it may have given up in time."""
+        if not consumer.due:
+            return []
+        queued = consumer.queue.values()
+        waiting = {one.member_id for one in queued if isinstance(one, ConsumerHeartbeat)}
+        due = [key for key in consumer.due if key.member_id not in waiting][:_LATE_PER_TURN]
+        taken = set(due)
+        consumer.due = [key for key in consumer.due if key not in taken]
+        return due
 
     # --- timers
 

@@ -98,6 +98,46 @@ def test_a_session_that_ends_meanwhile_ends_after_it(shell: ConsumerShell) -> No
     assert shell.beat("m1", 1, shell.topics.all()).error_code == ErrorCode.NONE
 
 
+def test_partitions_given_up_in_time_are_given_up_though_the_target_takes_longer(
+    shell: ConsumerShell,
+) -> None:
+    """The member has asked before its time was over; one that has not is removed when the target is made."""
+    shell.holds_assignments = False
+    shell.beat("m1", 0, rebalance_timeout_ms=5_000)
+    held = shell.beat("m1", 1, shell.topics.all()).assignment or shell.topics.all()
+    shell.beat("m2", 0)
+    kept = shell.beat("m1", 1, held).assignment
+    assert kept is not None
+    assert kept < held
+    shell.pass_time(4_000)
+    shell.holds_assignments = True
+    third = shell.send(shell.heartbeat_request("m3", 0))
+    given_up = shell.send(shell.heartbeat_request("m1", 1, kept))
+    shell.pass_time(1_500)
+    shell.holds_assignments = False
+    shell.assign_all()
+    assert shell.answers[third].error_code == ErrorCode.NONE
+    assert shell.answers[given_up].error_code == ErrorCode.NONE
+
+
+def test_partitions_that_are_not_given_up_end_the_member_when_the_target_is_made(
+    shell: ConsumerShell,
+) -> None:
+    """Requests of others in the group do not put it off."""
+    shell.holds_assignments = False
+    shell.beat("m1", 0, rebalance_timeout_ms=5_000)
+    shell.beat("m2", 0)
+    shell.beat("m1", 1, shell.topics.all())
+    shell.pass_time(4_000)
+    shell.holds_assignments = True
+    shell.send(shell.heartbeat_request("m3", 0))
+    shell.send(shell.heartbeat_request("m2", 2, frozenset()))
+    shell.pass_time(1_500)
+    shell.holds_assignments = False
+    shell.assign_all()
+    assert shell.code("m1", 1, shell.topics.all()) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
 @pytest.mark.parametrize("name", ASSIGNORS)
 def test_very_mixed_subscriptions_take_many_steps(name: str) -> None:
     """A step for each topic at least, and the same target whatever is served in between."""
