@@ -384,7 +384,8 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     async def _end(self) -> None:
-        await asyncio.wait(self._in_progress(), timeout=GOODBYE_S)
+        if work := self._in_progress():  # else it ended before this task began
+            await asyncio.wait(work, timeout=GOODBYE_S)
         self.close()
 
     def _in_progress(self) -> set[asyncio.Future[None]]:

@@ -204,6 +204,22 @@ async def test_answers_are_written_before_a_connection_is_closed(endless_turns):
     connection.connection_lost(None)
 
 
+async def test_a_client_that_ends_its_side_as_the_last_answer_is_made_is_let_go(endless_turns):
+    """The answer was ready before the task that waits for it began: nothing was left to wait for, and nothing closed."""
+    harness = Harness()
+    connection, transport = harness.connection(), RecordingTransport()
+    connection.connection_made(transport)
+    receive(connection, framed(b"hold"))
+    await asyncio.sleep(0)
+    harness.held.popleft().set_result(None)
+    await asyncio.sleep(0)
+    assert connection.eof_received()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert transport.writes == [framed(b"hold"), b"closed"]
+    connection.connection_lost(None)
+
+
 async def test_many_bytes_of_answers_leave_before_the_rest_is_processed(endless_turns):
     """Memory and the client's wait are bounded; the connection sees early that a client reads slowly."""
     connection, transport = Harness().connection(), RecordingTransport()
