@@ -304,7 +304,8 @@ class ConsumerHeartbeats:
             or _is_full(request)
             or earlier is None
             or earlier.assigned.keys() != assigned
-            or (request.owned is not None and not request.owned <= assigned)
+            # It may have missed an answer that was stored, if the lead was lost before it was given.
+            or (request.owned is not None and request.owned != assigned)
         )
         return ConsumerHeartbeatAnswer(
             ErrorCode.NONE,

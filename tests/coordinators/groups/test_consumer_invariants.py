@@ -18,6 +18,9 @@ STEPS = 80
 SEEDS = range(300)
 """The first of them that finds a mutation is mostly below 20, and at most 91."""
 FOUND_BY_VECTORS = {
+    "a_retry_goes_on_towards_the_target": (
+        vectors.test_a_delayed_heartbeat_of_the_previous_epoch_gives_nothing_up
+    ),
     "members_go_without_a_new_epoch": (
         vectors.test_a_member_that_leaves_an_idle_group_begins_an_epoch
     ),

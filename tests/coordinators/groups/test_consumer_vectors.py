@@ -141,6 +141,18 @@ def test_a_delayed_heartbeat_of_the_previous_epoch_gives_nothing_up(shell):
     assert shell.beat("m3", 3).assignment is None
 
 
+def test_a_member_that_missed_an_answer_is_told_again_what_it_has(shell):
+    """The change was stored, and the lead lost before the answer: a heartbeat without more shows what is missing."""
+    shell.beat("a", 0)
+    shell.beat("b", 0, topics=("u",))
+    epoch = shell.settle("a", "b")["a"]
+    shell.load()
+    everything = shell.topics.all()
+    assert shell.beat("a", epoch, frozenset()).assignment == everything
+    assert shell.beat("a", epoch, everything).assignment is None
+    assert shell.beat("a", epoch).assignment is None
+
+
 def test_vector_57_a_member_that_leaves_frees_what_it_has(pair):
     """A new epoch begins; the others get its partitions with their next heartbeats."""
     answer = pair.beat("m2", -1)
