@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from typing import Final
@@ -19,6 +18,7 @@ from typing import Final
 from broker.clock import Clock
 from broker.config.names import Config
 from broker.metrics import Metrics
+from broker.network.loop_turn import LOOP_TURN
 from broker.partitions.partition import Partition
 from broker.threads import DISK
 from storage.compaction.cleaning import Cleaning, CleaningReport, Step
@@ -116,7 +116,7 @@ class Cleaner:
         found = self._look(key, partition)
         if found is None or not found.is_due:
             return False
-        log, begun_s = partition.log, time.monotonic()
+        log, begun_s = partition.log, LOOP_TURN.clock()
         cleaning = log.compaction.start(
             found,
             log.config,
@@ -142,8 +142,8 @@ class Cleaner:
         if self._uncleanable.pop(key, None) is not None:
             logger.info("%s could be cleaned again", log.name)
         self._metrics.compaction_passes_total += 1
-        self._metrics.compaction_ms_total += round((time.monotonic() - begun_s) * 1000)
-        _log_pass(log.name, cleaning.report, time.monotonic() - begun_s)
+        self._metrics.compaction_ms_total += round((LOOP_TURN.clock() - begun_s) * 1000)
+        _log_pass(log.name, cleaning.report, LOOP_TURN.clock() - begun_s)
         return True
 
     def _is_held(self, key: Key, partition: Partition) -> bool:
@@ -166,9 +166,9 @@ class Cleaner:
     async def _slice(self, report: CleaningReport, steps: Generator[Step, None, None]) -> object:
         """Does some of the work in a thread, then pauses; returns a segment to swap, None, or the end."""
         before = report.bytes_read + report.bytes_written
-        begun_s = time.monotonic()
+        begun_s = LOOP_TURN.clock()
         step = await DISK.run(partial(_advance, steps, begun_s + _SLICE_S))
-        took_s = time.monotonic() - begun_s
+        took_s = LOOP_TURN.clock() - begun_s
         requests = sum(self._metrics.requests.values())
         pause_s = took_s * _PAUSES if requests != self._requests else 0.0
         self._requests = requests
@@ -231,7 +231,7 @@ def _advance(steps: Generator[Step, None, None], until_s: float) -> object:
     for step in steps:
         if step is not None:
             return step
-        if time.monotonic() >= until_s:
+        if LOOP_TURN.clock() >= until_s:
             return None
     return _END
 
