@@ -7,14 +7,17 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
 from tests.proofs.verdict import Verdict
+
+if TYPE_CHECKING:
+    from tests.simulation.history import Kind
 
 _JOBS: Final = 2
 _HISTORIES_AT_ONCE: Final = 300
@@ -38,20 +41,39 @@ class Outcome:
 
 def simulation(seconds: float, seed: int) -> Outcome:
     """Random histories of a whole cluster in one process, with virtual time."""
+    from tests.simulation.history import Kind
+
+    names = {
+        "batches acknowledged": "batches acknowledged",
+        "of these sent again": "batches sent again",
+    }
+    return _simulated(seconds, seed, Kind.RECORDS, names)
+
+
+def group_simulation(seconds: float, seed: int) -> Outcome:
+    """Random histories of consumer groups in such a cluster."""
+    from tests.simulation.groups.seen import Seen
+    from tests.simulation.history import Kind
+
+    return _simulated(seconds, seed, Kind.GROUPS, {name: name for name in Seen.COUNTED})
+
+
+def _simulated(seconds: float, seed: int, kind: Kind, names: Mapping[str, str]) -> Outcome:
+    """Play histories; `names`: the figures of the page, and what a verdict calls them."""
     from tests.simulation.many import line, play_many
 
     outcome = Outcome()
     for number in _while(seconds):
         first = seed + number * _HISTORIES_AT_ONCE
-        verdict = play_many(range(first, first + _HISTORIES_AT_ONCE), _JOBS)
+        verdict = play_many(range(first, first + _HISTORIES_AT_ONCE), _JOBS, kind=kind)
+        counts = verdict.counts
         outcome.problems += map(line, verdict.failures)
         outcome.figures.update(
             {
                 "histories": verdict.histories,
                 "histories with a broken promise": len(verdict.failures),
-                "faults": sum(n for name, n in verdict.counts.items() if name.startswith("fault:")),
-                "batches acknowledged": verdict.counts["batches acknowledged"],
-                "of these sent again": verdict.counts["batches sent again"],
+                "faults": sum(n for name, n in counts.items() if name.startswith("fault:")),
+                **{shown: counts[name] for shown, name in names.items()},
             }
         )
     return outcome
@@ -186,7 +208,8 @@ def group_oracle(seconds: float, seed: int) -> Outcome:
 
 
 PARTS: Final[dict[str, tuple[float, Callable[[float, int], Outcome]]]] = {
-    "simulation": (0.2, simulation),
+    "simulation": (0.15, simulation),
+    "group-simulation": (0.05, group_simulation),
     "oracle": (0.1, oracle),
     "group-oracle": (0.05, group_oracle),
     "groups": (0.1, groups),

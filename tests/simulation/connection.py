@@ -10,6 +10,7 @@ brokers may be lost, arrive twice and overtake each other.
 from __future__ import annotations
 
 import asyncio
+from asyncio import Task
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
@@ -21,6 +22,8 @@ from broker.config.loading import Address
 from broker.native.exchange import Exchange
 from broker.network.request import CloseConnectionError, Peer
 from broker.replication.peers import PeerError
+from coordinators.groups.answers import GroupAnswer
+from coordinators.groups.requests import GroupRequest
 from protocol.native.codec import encode_message
 from tests.simulation.network import Channel, Network
 from tests.simulation.process import Process
@@ -88,6 +91,22 @@ class Service:
         else:
             self._reply(message, arrived, outcome, reply)
 
+    def ask_group(
+        self, request: GroupRequest, reply: Callable[[GroupAnswer | None], None]
+    ) -> Task[None] | None:
+        """Has the coordinator of a group process the request; the task, unless the answer is there at once."""
+        if not self.is_open:
+            reply(None)
+            return None
+        answered = self.broker.services.groups.ask(request)
+        if not asyncio.iscoroutine(answered):
+            reply(answered)
+            return None
+
+        task = self.process.loop.create_task(answered)
+        task.add_done_callback(lambda done: None if done.cancelled() else reply(done.result()))
+        return task
+
     async def _reply_later(
         self, message: Mapping[str, Any], arrived: float, outcome: Awaitable[Any], reply: Reply
     ) -> None:
@@ -135,24 +154,35 @@ class ClientConnection:
     def __init__(self, network: Network, node: str, process: Process, service: Service) -> None:
         self.service = service
         self.is_broken = False
+        self.may_arrive_late = True
+        """Whether what it has sent may still arrive when the client has given up."""
         self._network = network
         self._process = process
         self._peer = service.new_peer(node)
         self._up = Channel(network, node, service.node, service.process)
         self._down = Channel(network, service.node, node, process)
-        self._waiting: deque[asyncio.Future[Answer]] = deque()
-        self._slots: deque[list[Answer]] = deque()
+        self._waiting: deque[asyncio.Future[Any]] = deque()
+        self._slots: deque[list[Any]] = deque()
         """Answers in the broker, in the order of their requests; an empty list is still to come."""
+        self._group_tasks: list[Task[None]] = []
+        """Requests to coordinators of groups that the broker was or is busy with."""
         service.on_hang_up(self._reset)
 
     def send(self, message: Mapping[str, Any]) -> asyncio.Future[Answer]:
         """The future answer; `ConnectionBrokenError` when the connection ends first."""
-        future: asyncio.Future[Answer] = self._network.loop.create_future()
+        return self._send(self._receive, message, encode_message(message))
+
+    def ask_group(self, request: GroupRequest) -> asyncio.Future[Any]:
+        """The future answer of the coordinator of a group; `ConnectionBrokenError` as above."""
+        return self._send(self._receive_for_group, request)
+
+    def _send(self, deliver: Callable[..., object], *args: Any) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = self._network.loop.create_future()
         if self.is_broken:
             future.set_exception(ConnectionBrokenError())
             return future
         self._waiting.append(future)
-        self._up.send(self._receive, message, encode_message(message))
+        self._up.send(deliver, *args)
         if self._network.happens(self._network.weather.break_probability):
             self._network.loop.call_later(
                 self._network.delay_s(), self.abandon, context=self._process.context
@@ -166,10 +196,13 @@ class ClientConnection:
         self._end()
         self._down.close()
         fate = self._network.rng.random()
-        if fate < 1 / 3:
+        if fate < 1 / 3 or not self.may_arrive_late:
             self._up.close()
-        elif fate < 2 / 3:
+            return
+        if fate < 2 / 3:
             self._up.hold_for(self._network.rng.uniform(0, LATE_S_MAX))
+        if self._group_tasks:
+            self._up.send(self._hang_up)
 
     def _reset(self) -> None:
         self._down.send(self.break_off)
@@ -191,10 +224,24 @@ class ClientConnection:
 
     def _receive(self, message: Mapping[str, Any], frame: bytes) -> None:
         """Runs in the broker."""
-        slot: list[Answer] = []
+        self.service.handle(message, frame, self._peer, self._new_reply())
+
+    def _receive_for_group(self, request: GroupRequest) -> None:
+        """Runs in the broker."""
+        task = self.service.ask_group(request, self._new_reply())
+        if task is not None:
+            self._group_tasks.append(task)
+
+    def _hang_up(self) -> None:
+        """Runs in the broker: the connection has ended, and no one waits for its answers."""
+        for task in self._group_tasks:
+            task.cancel()
+
+    def _new_reply(self) -> Callable[[Any], None]:
+        slot: list[Any] = []
         self._slots.append(slot)
 
-        def reply(answer: Answer | None) -> None:
+        def reply(answer: Any) -> None:
             if answer is None:
                 self._down.send(self.break_off)
                 return
@@ -202,9 +249,9 @@ class ClientConnection:
             while self._slots and self._slots[0]:
                 self._down.send(self._take, self._slots.popleft()[0])
 
-        self.service.handle(message, frame, self._peer, reply)
+        return reply
 
-    def _take(self, answer: Answer) -> None:
+    def _take(self, answer: Any) -> None:
         """Runs in the client."""
         if not self._waiting:
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import gc
 import hashlib
 from collections import Counter
@@ -14,6 +15,8 @@ from broker.config.loading import LogFlush
 from tests.simulation.checkers import settled
 from tests.simulation.cluster import Cluster, Topic
 from tests.simulation.faults import FAULTS, FAULTS_WITH_LOST_POWER
+from tests.simulation.groups.history import GroupHistory
+from tests.simulation.groups.history import settings as group_settings
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.observations import Observations, Spot
 from tests.simulation.virtual_loop import LivelockError
@@ -46,10 +49,18 @@ class Result:
         return replace(self, trace=())
 
 
+class Kind(enum.Enum):
+    """The subject of a history."""
+
+    RECORDS = "records"
+    GROUPS = "groups"
+
+
 def play(
     seed: int,
     faults: Sequence[str] | None = None,
     tell: Callable[[tuple[Any, ...]], None] | None = None,
+    kind: Kind = Kind.RECORDS,
 ) -> Result:
     """Plays the history of this seed; `faults`: only these kinds (default: all).
 
@@ -60,11 +71,13 @@ def play(
     gc.disable()  # when the collector runs is no business of the history
     try:
         with Cluster(
-            rng.getrandbits(64), broker_count=rng.choice((3, 3, 3, 4)), settings=_settings(rng)
+            rng.getrandbits(64),
+            broker_count=rng.choice((3, 3, 3, 4)),
+            settings=_settings(rng, kind),
         ) as cluster:
             cluster.observations.tell = tell
             try:
-                _play(cluster, rng, faults)
+                _PLAYS[kind](cluster, rng, faults)
             except LivelockError as error:
                 cluster.observations.find(f"livelock: {error}")
             except AssertionError as error:
@@ -82,8 +95,8 @@ def play(
             gc.enable()
 
 
-def _settings(rng: Random) -> dict[str, Any]:
-    return {
+def _settings(rng: Random, kind: Kind) -> dict[str, Any]:
+    common = {
         "coordinator": COORDINATOR_URL,
         "log_flush": rng.choice((LogFlush.COMMIT, LogFlush.OS)),
         "min_insync_replicas": rng.choice((1, 1, 2)),
@@ -94,6 +107,16 @@ def _settings(rng: Random) -> dict[str, Any]:
         "producer_id_block_size": rng.choice((1, 3, 1000)),
         "auto_create_topics_enable": False,
     }
+    return common if kind is Kind.RECORDS else {**common, **group_settings(rng)}
+
+
+def _play_groups(cluster: Cluster, rng: Random, faults: Sequence[str] | None) -> None:
+    groups = GroupHistory(cluster, rng)
+    if groups.play(_kinds_of_faults(cluster, rng) if faults is None else faults) and has_settled(
+        cluster
+    ):
+        settled.judge(cluster)
+        groups.judge()
 
 
 def _play(cluster: Cluster, rng: Random, faults: Sequence[str] | None) -> None:
@@ -117,6 +140,9 @@ def _play(cluster: Cluster, rng: Random, faults: Sequence[str] | None) -> None:
     nemesis.heal()
     if has_settled(cluster):
         settled.judge(cluster)
+
+
+_PLAYS: Final = {Kind.RECORDS: _play, Kind.GROUPS: _play_groups}
 
 
 def has_settled(cluster: Cluster) -> bool:
@@ -210,4 +236,5 @@ def _counts(observations: Observations) -> dict[str, int]:
         "batches acknowledged": len(acknowledged),
         "batches sent again": sum(len(batch.attempts) > 1 for batch in acknowledged),
         "batches polled": len(observations.polls),
+        **observations.group_counts,
     }

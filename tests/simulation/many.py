@@ -9,9 +9,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
-from tests.simulation.history import Result, play
+from tests.simulation.history import Kind, Result, play
 
 HISTORIES_BETWEEN_COLLECTIONS: Final = 100
 CHUNK: Final = 8
@@ -49,12 +50,15 @@ class Verdict:
 
 
 def play_many(
-    seeds: Sequence[int], jobs: int, on_failure: Callable[[Result], None] = lambda _result: None
+    seeds: Sequence[int],
+    jobs: int,
+    on_failure: Callable[[Result], None] = lambda _result: None,
+    kind: Kind = Kind.RECORDS,
 ) -> Verdict:
     """Plays the histories of these seeds in `jobs` processes."""
     verdict = Verdict()
     begun = time.monotonic()
-    for result in _results(seeds, jobs):
+    for result in _results(seeds, jobs, kind):
         verdict.add(result)
         if result.findings:
             on_failure(result)
@@ -62,23 +66,24 @@ def play_many(
     return verdict
 
 
-def _results(seeds: Sequence[int], jobs: int) -> Iterable[Result]:
+def _results(seeds: Sequence[int], jobs: int, kind: Kind) -> Iterable[Result]:
+    play_one = partial(play_quietly, kind=kind)
     if jobs == 1:
-        yield from map(play_quietly, seeds)
+        yield from map(play_one, seeds)
         return
     context = multiprocessing.get_context("spawn")
     with context.Pool(jobs) as pool:
-        yield from pool.imap_unordered(play_quietly, seeds, chunksize=CHUNK)
+        yield from pool.imap_unordered(play_one, seeds, chunksize=CHUNK)
 
 
-def play_quietly(seed: int) -> Result:
+def play_quietly(seed: int, kind: Kind = Kind.RECORDS) -> Result:
     """One history, without the broker's log lines and without its trace."""
     if seed % HISTORIES_BETWEEN_COLLECTIONS == 0:
         gc.collect()
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        return play(seed).without_trace()
+        return play(seed, kind=kind).without_trace()
     finally:
         logging.disable(before)
 

@@ -6,6 +6,7 @@ is found by name, so a mutation that no longer fits fails loudly.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -14,6 +15,7 @@ from unittest.mock import patch
 from broker.cluster.member import ClusterMember
 from broker.controller import campaign
 from broker.groups.shard import Shard
+from broker.groups.timers import Timers
 from broker.partitions.core.gap_patience import GapPatience
 from broker.partitions.core.in_sync_replicas import InSyncReplicas
 from broker.partitions.partition import Partition
@@ -24,9 +26,15 @@ from broker.state_topics import loader
 from broker.state_topics.appends import Appends
 from broker.tree.node_tree import ANY_VERSION, ROOT, Check
 from broker.tree.session_guard import SessionGuard
+from coordinators.groups import offset_commits
+from coordinators.groups.consumer.admission import Admission, Admitted
+from coordinators.groups.consumer.sessions import ConsumerSessions
+from coordinators.groups.effects import TimerKind
 from coordinators.groups.group import Group
 from protocol import dedup
+from protocol.consumer_offsets.consumer_values import MemberState
 from protocol.consumer_offsets.group_value import GroupValue
+from protocol.errors import ErrorCode
 from storage import log
 from storage.log import Log
 
@@ -207,12 +215,49 @@ def _loads_do_not_wait() -> Patches:
     return [patch.object(loader, "_until_committed", at_once)]
 
 
+def _old_generations_commit() -> Patches:
+    """Any member commits, whatever generation it knows."""
+    return [patch.object(offset_commits, "generation_error", lambda *_: ErrorCode.NONE)]
+
+
+def _old_heartbeats_acknowledge() -> Patches:
+    """A heartbeat from before the member's present epoch says what it owns now."""
+    known = Admission._go_on
+
+    def go_on(self: Admission, *arguments: Any) -> Any:
+        found = known(self, *arguments)
+        return found._replace(is_retry=False) if isinstance(found, Admitted) else found
+
+    return [patch.object(Admission, "_go_on", go_on)]
+
+
+def _old_timers_strike() -> Patches:
+    """A timer that was cancelled, or set anew, fires all the same, and no one looks at the time."""
+    has_ended = ConsumerSessions.has_ended
+
+    def schedule(self: Timers[Any], key: Any, at_ms: int) -> None:
+        asyncio.get_running_loop().call_at(at_ms / 1000, self._fired, key)
+
+    def is_late(self: ConsumerSessions, group: Any, key: Any) -> bool:
+        if key.kind is not TimerKind.REVOCATION:
+            return has_ended(self, group, key)
+        return group.state.currents[key.member_id].state is MemberState.UNREVOKED_PARTITIONS
+
+    return [
+        patch.object(Timers, "set", schedule),
+        patch.object(ConsumerSessions, "has_ended", is_late),
+    ]
+
+
 MUTATIONS: Final[dict[str, Callable[[], Patches]]] = {
     "window is ignored": _window_is_ignored,
     "zombie coordinators answer": _zombie_coordinators_answer,
     "commits are answered early": _commits_are_answered_early,
     "generations are not stored": _generations_are_not_stored,
     "loads do not wait": _loads_do_not_wait,
+    "old generations commit": _old_generations_commit,
+    "old heartbeats acknowledge": _old_heartbeats_acknowledge,
+    "old timers strike": _old_timers_strike,
     "new leader forgets producers": _new_leader_forgets_producers,
     "followers never cut": _followers_never_cut,
     "followers cut to the high watermark": _followers_cut_to_high_watermark,

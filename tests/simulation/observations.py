@@ -86,6 +86,8 @@ class Observations:
     producer_ids: list[tuple[float, str, int]] = field(default_factory=list)
     state_changes: list[tuple[float, str, bytes | None]] = field(default_factory=list)
     """Time, path and data of every change of a node."""
+    group_counts: dict[str, int] = field(default_factory=dict)
+    """Counts of what members of groups did, if there were any."""
     findings: list[str] = field(default_factory=list)
     """Violated promises, in words."""
     trace: list[tuple[Any, ...]] = field(default_factory=list)

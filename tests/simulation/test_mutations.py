@@ -7,10 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from tests.simulation.hazards import failover, groups, isolation, lifetimes
-from tests.simulation.history import play
+from tests.simulation.history import Kind, play
 from tests.simulation.mutations import MUTATIONS, apply
 
 SEEDS_MAX = 100
+GROUP_SEEDS_MAX = 40
 
 FOUND_BY_HISTORIES: dict[str, tuple[str, ...] | None] = {
     "window is ignored": None,
@@ -23,6 +24,12 @@ FOUND_BY_HISTORIES: dict[str, tuple[str, ...] | None] = {
     "gaps at once": None,
 }
 """Random histories find these soon, among faults of all kinds (None) or of these kinds."""
+
+FOUND_BY_GROUP_HISTORIES: dict[str, str] = {
+    "commits are answered early": "G4",
+    "old generations commit": "G5",
+}
+"""Guards of the shell and of the coordinator that random histories of groups miss, and the promise that is broken."""
 
 FOUND_BY_SCENARIOS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "window is ignored": (isolation.the_session_ends_before_the_write, "twice"),
@@ -41,6 +48,12 @@ FOUND_BY_SCENARIOS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "zombie coordinators answer": (groups.a_zombie_coordinator_wakes, "is read back"),
     "commits are answered early": (groups.a_commit_that_no_replica_has, "is read back"),
     "generations are not stored": (groups.a_generation_is_cut_short, "is given to"),
+    "old generations commit": (groups.a_commit_comes_after_the_next_generation, "is accepted in"),
+    "old heartbeats acknowledge": (
+        groups.an_old_heartbeat_acknowledges_a_revocation,
+        "another member has",
+    ),
+    "old timers strike": (groups.an_old_timer_strikes, "gave its partition up"),
     "loads do not wait": (groups.a_load_reads_more_than_is_committed, "was read back"),
     "no controller epoch check": (isolation.an_old_controller_writes_late, "another epoch"),
 }
@@ -55,6 +68,18 @@ def test_histories_find(mutation: str) -> None:
     with apply(mutation):
         found = next(seed for seed in range(SEEDS_MAX) if play(seed, kinds).findings)
     assert play(found, kinds).findings == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutation", FOUND_BY_GROUP_HISTORIES)
+def test_histories_of_groups_find(mutation: str) -> None:
+    """Some seed among the first breaks the promise that the guard is there for."""
+    promise = FOUND_BY_GROUP_HISTORIES[mutation]
+    with apply(mutation):
+        assert any(
+            promise in "\n".join(play(seed, kind=Kind.GROUPS).findings)
+            for seed in range(GROUP_SEEDS_MAX)
+        )
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS)

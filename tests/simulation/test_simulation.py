@@ -12,12 +12,13 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.simulation.history import play
+from tests.simulation.history import Kind, play
 from tests.simulation.many import line, play_many
 from tests.support.fresh_seed import fresh_seed
 
 FIXED_SEED = 20_261_121
 HISTORIES = 200
+GROUP_HISTORIES = 60
 JOBS = 2
 REPLAYED = [0, 1, 2]
 
@@ -30,6 +31,21 @@ def test_no_history_breaks_a_promise(first_seed: int, capsys: pytest.CaptureFixt
     with capsys.disabled():
         print(f"\nfrom seed {first_seed}:\n{verdict.table()}")
     assert verdict.failures == [], "\n".join(map(line, verdict.failures))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first_seed", [FIXED_SEED, fresh_seed()], ids=["fixed", "fresh"])
+def test_no_history_of_groups_breaks_a_promise(
+    first_seed: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Members of both protocols are killed, paused and late, in the same world; 60 histories, and 60 new ones."""
+    seeds = range(first_seed, first_seed + GROUP_HISTORIES)
+    verdict = play_many(seeds, JOBS, kind=Kind.GROUPS)
+    with capsys.disabled():
+        print(f"\ngroups, from seed {first_seed}:\n{verdict.table()}")
+    assert verdict.failures == [], "\n".join(map(line, verdict.failures))
+    for what in ("commits accepted", "commits refused", "generations begun", "partitions taken"):
+        assert verdict.counts[what] > 0, what
 
 
 @pytest.mark.slow
@@ -48,7 +64,8 @@ def test_a_seed_replays_exactly() -> None:
     """Two processes with different hash seeds play the same histories, event by event."""
     hash_seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     code = (
-        f"from tests.simulation.history import play; print(*[play(s).digest for s in {REPLAYED}])"
+        "from tests.simulation.history import Kind, play; "
+        f"print(*[play(s, kind=kind).digest for kind in Kind for s in {REPLAYED}])"
     )
     elsewhere = subprocess.Popen(
         [sys.executable, "-c", code],
@@ -56,7 +73,7 @@ def test_a_seed_replays_exactly() -> None:
         stdout=subprocess.PIPE,
         text=True,
     )
-    here = [play(seed).digest for seed in REPLAYED]
+    here = [play(seed, kind=kind).digest for kind in Kind for seed in REPLAYED]
     there, _ = elsewhere.communicate(timeout=100)
     assert there.split() == here
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from protocol.records import iterate_records
 from tests.simulation.checkers.logs import ReplicaLog, read_batches
 from tests.simulation.observations import Append
 
@@ -35,6 +36,23 @@ def one_leader_per_epoch(appends: Iterable[Append]) -> Iterator[str]:
                     f"{batch.leader_epoch} was written as different batches by {first.node} at "
                     f"{first.at:.3f} and {append.node} at {append.at:.3f}"
                 )
+
+
+def one_record_per_offset(appends: Iterable[Append]) -> Iterator[str]:
+    """The same of compacted topics: what cleaning left of a batch are records that the batch had."""
+    seen: dict[tuple[str, int, int], tuple[tuple[bytes | None, bytes | None], Append]] = {}
+    for append in appends:
+        for batch in read_batches(append.data):
+            for record in iterate_records(memoryview(batch.data)):
+                key = append.directory, batch.leader_epoch, record.offset
+                content = record.key, record.value
+                before, first = seen.setdefault(key, (content, append))
+                if before != content:
+                    yield (
+                        f"{append.directory}: offset {record.offset} in leader epoch "
+                        f"{batch.leader_epoch} was written as different records by {first.node} at "
+                        f"{first.at:.3f} and {append.node} at {append.at:.3f}"
+                    )
 
 
 def equal_logs(name: str, logs: Sequence[ReplicaLog]) -> Iterator[str]:

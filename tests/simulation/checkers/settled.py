@@ -6,9 +6,10 @@ import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from protocol.internal_topics import INTERNAL_TOPICS
 from tests.simulation.checkers import delivery, nodes, replicas
 from tests.simulation.checkers.logs import ReplicaLog, read_log
-from tests.simulation.observations import Spot
+from tests.simulation.observations import Append, Spot
 
 if TYPE_CHECKING:
     from broker.partitions.partition import Partition
@@ -18,16 +19,19 @@ if TYPE_CHECKING:
 def judge(cluster: Cluster) -> None:
     """Puts every broken promise into the cluster's findings."""
     spots = [spot for spot in cluster.spots if spot.topic not in cluster.passing]
+    # Internal topics are compacted, and what coordinators append is judged by `checkers/groups.py`.
+    compacted = [spot for spot in spots if spot.topic in INTERNAL_TOPICS]
+    plain = [spot for spot in spots if spot not in compacted]
     observations = cluster.observations
     faults = [
-        *replicas.one_leader_per_epoch(
-            append for append in observations.appends if _is_among(append.directory, spots)
-        ),
+        *replicas.one_leader_per_epoch(_appends_to(cluster, plain)),
+        *replicas.one_record_per_offset(_appends_to(cluster, compacted)),
         *nodes.unique_ids(observations.producer_ids),
         *nodes.sound_states(observations.state_changes),
     ]
     for spot in cluster.spots:
-        faults += _faults_of(cluster, spot, is_promised=spot in spots)
+        if spot not in compacted:
+            faults += _faults_of(cluster, spot, is_promised=spot in plain)
     for fault in faults:
         observations.find(fault)
 
@@ -49,9 +53,10 @@ def judge_states_now(cluster: Cluster) -> None:
                 cluster.observations.find(fault)
 
 
-def _is_among(directory: str, spots: list[Spot]) -> bool:
-    topic, _, partition = directory.rpartition("-")
-    return Spot(topic, int(partition)) in spots
+def _appends_to(cluster: Cluster, spots: list[Spot]) -> Iterator[Append]:
+    """The bytes of these partitions that any disk took."""
+    directories = {f"{spot.topic}-{spot.partition}" for spot in spots}
+    return (one for one in cluster.observations.appends if one.directory in directories)
 
 
 def _faults_of(cluster: Cluster, spot: Spot, *, is_promised: bool) -> Iterator[str]:
@@ -60,7 +65,7 @@ def _faults_of(cluster: Cluster, spot: Spot, *, is_promised: bool) -> Iterator[s
     if len(leaders) != 1:
         yield f"{spot}: led by {leaders}"
         return
-    logs = {node: _log_of(cluster, node, spot, held[node]) for node in held}
+    logs = {node: log_of(cluster, node, spot, held[node]) for node in held}
     ordered = [logs[leaders[0]], *(logs[node] for node in held if node != leaders[0])]
     for log in ordered:
         yield from log.faults()
@@ -93,7 +98,8 @@ def partitions_of(cluster: Cluster, spot: Spot) -> dict[str, Partition]:
     return held
 
 
-def _log_of(cluster: Cluster, node: str, spot: Spot, partition: Partition) -> ReplicaLog:
+def log_of(cluster: Cluster, node: str, spot: Spot, partition: Partition) -> ReplicaLog:
+    """The replica's log as it lies on the disk."""
     machine = cluster.machines[int(node.removeprefix("broker-"))]
     directory = f"{spot.topic}-{spot.partition}"
     segments = machine.disk.read_logs(machine.config.data_dir)[directory]

@@ -40,6 +40,9 @@ GROUP_HAZARDS: Final[dict[str, Scenario]] = {
     "H1": groups.a_zombie_coordinator_wakes,
     "H2": groups.a_commit_that_no_replica_has,
     "H3": groups.a_generation_is_cut_short,
+    "H4": groups.a_commit_comes_after_the_next_generation,
+    "H5": groups.an_old_heartbeat_acknowledges_a_revocation,
+    "H6": groups.an_old_timer_strikes,
     "H7": groups.a_load_reads_more_than_is_committed,
 }
 """Those of consumer groups, by the names that the code gives them."""

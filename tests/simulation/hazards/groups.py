@@ -1,143 +1,21 @@
-"""Coordinators of groups that are killed, paused and cut off: hazards H1, H2, H3 and H7 of consumer groups.
+"""Coordinators of groups that are killed, paused and cut off, and members that come late: hazards H1 to H7 of groups.
 
 A client asks the coordinator's core directly, without a network between them; what is broken is between the brokers.
-Promises G2 (no generation is given twice) and G4 (a commit that was answered is read back by every later coordinator).
+Promises G1 (no partition has two owners), G2 (no generation is given twice), G4 (a commit that was answered is read
+back by every later coordinator) and G5 (no commit of an earlier generation is accepted).
 """
 
 from __future__ import annotations
 
-import inspect
-from asyncio import Task
-from typing import Any, Final
+from typing import TYPE_CHECKING
 
-from coordinators.groups.answers import JoinAnswer, OffsetCommitAnswer, OffsetFetchAnswer
-from coordinators.groups.requests import (
-    CommittedPartition,
-    GroupRequest,
-    JoinGroup,
-    OffsetCommit,
-    OffsetFetch,
-)
+from coordinators.groups.consumer.requests import JOINS, LEAVES
 from protocol.errors import ErrorCode
-from protocol.internal_topics import CONSUMER_OFFSETS
-from tests.simulation.machine import Machine
-from tests.simulation.observations import Spot
+from tests.simulation.hazards.group_stage import SETTINGS, Groups
 from tests.simulation.stage import Stage
 
-OFFSETS: Final = Spot(CONSUMER_OFFSETS, 0)
-SETTINGS: Final[dict[str, Any]] = {
-    "offsets_topic_num_partitions": 1,
-    "min_insync_replicas": 2,
-    "group_min_session_timeout_ms": 1000,
-}
-_GROUP: Final = "g"
-_NO_OFFSET: Final = -1
-
-
-class Groups:
-    """The group of a scenario: asks its coordinator, and remembers what it was promised."""
-
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
-        self.acknowledged = _NO_OFFSET
-        """The newest offset whose commit was answered without an error."""
-        self.findings: list[str] = []
-        service = stage.leader.service
-        assert service is not None
-        created = service.process.spawn(service.broker.services.groups.topic.until_created())
-        stage.until(created.done)
-        stage.until(lambda: len(self._state.get("isr", ())) == len(stage.machines))
-        stage.until(self.is_led)
-
-    @property
-    def _state(self) -> dict[str, Any]:
-        return self._stage.cluster.state_of(OFFSETS)
-
-    @property
-    def coordinator(self) -> Machine:
-        """The machine that leads the partition, as the state node has it."""
-        return self._stage.machines[self._state["leader"]]
-
-    def is_led(self, but_by: Machine | None = None) -> bool:
-        """Whether a broker leads the partition, another one than that."""
-        leader = self._stage.machines.get(self._state["leader"])
-        if leader is None or leader is but_by or leader.broker is None:
-            return False
-        partition = leader.broker.partitions.get(OFFSETS)
-        return partition is not None and partition.is_leader
-
-    def ask(self, machine: Machine, request: GroupRequest) -> Task[Any]:
-        """Asks in the broker's process, as soon as that runs."""
-        service = machine.service
-        assert service is not None
-
-        async def ask() -> Any:
-            answered = service.broker.services.groups.ask(request)
-            return await answered if inspect.isawaitable(answered) else answered
-
-        return service.process.spawn(ask())
-
-    def commit(self, offset: int) -> Task[Any]:
-        """Begins to commit at the coordinator, without a member."""
-        row = CommittedPartition("t", 0, offset)
-        asked = self.ask(self.coordinator, OffsetCommit(_GROUP, -1, "", None, (row,)))
-        asked.add_done_callback(lambda done: self._committed(done, offset))
-        return asked
-
-    def _committed(self, done: Task[Any], offset: int) -> None:
-        answer: OffsetCommitAnswer = done.result()
-        if answer.error_codes == (ErrorCode.NONE,):
-            self.acknowledged = max(offset, self.acknowledged)
-
-    def committed(self, offset: int) -> None:
-        """Commits; returns when it is answered without an error."""
-        self._stage.until(self.commit(offset).done)
-        assert self.acknowledged == offset
-
-    def fetch(self, machine: Machine) -> Task[Any]:
-        """Begins to ask this broker for the offset."""
-        return self.ask(machine, OffsetFetch(_GROUP, (("t", 0),), require_stable=True))
-
-    def look(self, asked: Task[Any]) -> int | None:
-        """Compare an answer to a fetch with what was promised; None if the broker gave none."""
-        answer: OffsetFetchAnswer = asked.result()
-        if answer.error_code is not ErrorCode.NONE:
-            return None
-        (row,) = answer.partitions
-        if row.offset < self.acknowledged:
-            self.findings.append(
-                f"a commit of {self.acknowledged} was answered, and {row.offset} is read back"
-            )
-        return row.offset
-
-    def fetched(self) -> int:
-        """Asks until the coordinator of that moment answers."""
-        while True:
-            asked = self.fetch(self.coordinator)
-            self._stage.until(asked.done)
-            if (offset := self.look(asked)) is not None:
-                return offset
-
-    def join(self) -> Task[Any]:
-        """Begins to join as a client of the time before KIP-394."""
-        request = JoinGroup(
-            group_id=_GROUP,
-            member_id="",
-            group_instance_id=None,
-            client_id="c",
-            client_host="/h",
-            session_timeout_ms=6000,
-            rebalance_timeout_ms=6000,
-            protocol_type="consumer",
-            protocols=(("range", b""),),
-            uuid=f"uuid-{self._stage.cluster.loop.time()}",
-            requires_known_member_id=False,
-        )
-        return self.ask(self.coordinator, request)
-
-    def judged(self) -> list[str]:
-        """The promises broken here, and in the whole cluster once all is at rest again."""
-        return self.findings + self._stage.findings()
+if TYPE_CHECKING:
+    from coordinators.groups.answers import JoinAnswer
 
 
 def a_zombie_coordinator_wakes() -> list[str]:
@@ -195,6 +73,69 @@ def a_generation_is_cut_short() -> list[str]:
                 f"generation {second.generation_id} is given to {second.member_id} after "
                 f"{first.result().generation_id} was given to {first.result().member_id}"
             )
+        return groups.judged()
+
+
+def a_commit_comes_after_the_next_generation() -> list[str]:
+    """H4. A slow member's commit reaches the next coordinator when another generation has begun, and committed."""
+    with Stage(**SETTINGS) as stage:
+        groups = Groups(stage)
+        slow: JoinAnswer = groups.ask_until(groups.join())
+        groups.synced(slow)
+        groups.committed(1, slow.member_id, slow.generation_id)
+        second = groups.join()
+        stage.run(0.1)
+        first = groups.ask_until(groups.join(slow.member_id))
+        other: JoinAnswer = groups.ask_until(second)
+        groups.synced(first if first.members else other)
+        groups.committed(2, other.member_id, other.generation_id)
+        groups.fail_over()
+        late = groups.commit(1, slow.member_id, slow.generation_id)
+        stage.until(late.done)
+        if ErrorCode.NONE in late.result().error_codes:
+            groups.findings.append(
+                f"a commit in generation {slow.generation_id} is accepted in {other.generation_id}"
+            )
+        groups.fetched()
+        return groups.judged()
+
+
+def an_old_heartbeat_acknowledges_a_revocation() -> list[str]:
+    """H5. A member has to give its partition up, and what it sent before it had that arrives again."""
+    with Stage(**SETTINGS) as stage:
+        groups = Groups(stage)
+        groups.joined("b")
+        epoch = groups.heartbeat("a", JOINS, "t").member_epoch
+        assert groups.heartbeat("b", LEAVES).error_code is ErrorCode.NONE
+        answer = groups.heartbeat("a", epoch)
+        assert answer.assignment == {(groups.topic_id, 0)}
+        answer = groups.heartbeat("a", answer.member_epoch, "another", owns=True)
+        assert answer.assignment == frozenset()
+        groups.fail_over()
+        groups.heartbeat("a", epoch)
+        groups.look_for_second_owner("c")
+        return groups.judged()
+
+
+def an_old_timer_strikes() -> list[str]:
+    """H6. A member gives its partition up in time, twice; the first time's timer would strike in the second."""
+    with Stage(**SETTINGS) as stage:
+        groups = Groups(stage)
+        groups.joined("a")
+        epoch = 1
+        for pause_s in (1.0, 4.5):
+            answer = groups.heartbeat("a", epoch, "another", owns=True)
+            assert answer.assignment == frozenset()
+            stage.run(pause_s)
+            answer = groups.heartbeat("a", epoch)
+            if answer.error_code is not ErrorCode.NONE:
+                groups.findings.append(
+                    f"a member that gave its partition up in {pause_s} s is answered {answer.error_code!r}"
+                )
+                break
+            answer = groups.heartbeat("a", answer.member_epoch, "t")
+            assert answer.assignment == {(groups.topic_id, 0)}
+            epoch = answer.member_epoch
         return groups.judged()
 
 
