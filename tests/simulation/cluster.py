@@ -30,6 +30,10 @@ from tests.simulation.producer import ACKS_ALL, Lane
 from tests.simulation.virtual_loop import VirtualLoop
 
 DATA_DIR: Final = "/data"
+KEYS: Final = 6
+"""Different keys in a partition of a compacted topic."""
+TOMBSTONES: Final = 0.15
+"""The share of its records that delete their key."""
 EXPECTED_ERRORS: Final = (
     KafkaError,
     CoordinationError,
@@ -80,6 +84,8 @@ class Cluster:
         """Topics whose records may be deleted."""
         self.passing: dict[str, Topic] = {}
         """Topics that are deleted and created again: of their records nothing is promised."""
+        self.compacted: dict[str, None] = {}
+        """Topics of which only the newest record of each key stays."""
         for broker_id in range(1, broker_count + 1):
             self.add_machine(broker_id, settings)
 
@@ -240,6 +246,9 @@ class Cluster:
                 )
                 for number in range(batches)
             ]
+            if spot.topic in self.compacted:
+                for batch in plan:
+                    _give_keys(batch, rng)
             self.observations.batches += plan
             lane = Lane(client, spot, acks, plan, in_flight_max)
             self.lanes.append(lane)
@@ -326,6 +335,12 @@ def _values(name: str, spot: Spot, number: int, rng: Random) -> tuple[bytes, ...
         + b"." * rng.choice((0, 20, 100))
         for index in range(rng.choice((1, 1, 2, 3)))
     )
+
+
+def _give_keys(batch: SentBatch, rng: Random) -> None:
+    """Makes the records those of a table: each has a key of a few, and some delete it."""
+    batch.keys = tuple(b"key %d" % rng.randrange(KEYS) for _ in batch.values)
+    batch.values = tuple(None if rng.random() < TOMBSTONES else one for one in batch.values)
 
 
 def _place_of(error: BaseException) -> str:

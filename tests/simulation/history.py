@@ -53,6 +53,8 @@ class Kind(enum.Enum):
     """The subject of a history."""
 
     RECORDS = "records"
+    COMPACTED = "compacted"
+    """Records of compacted topics."""
     GROUPS = "groups"
 
 
@@ -107,7 +109,23 @@ def _settings(rng: Random, kind: Kind) -> dict[str, Any]:
         "producer_id_block_size": rng.choice((1, 3, 1000)),
         "auto_create_topics_enable": False,
     }
-    return common if kind is Kind.RECORDS else {**common, **group_settings(rng)}
+    if kind is Kind.RECORDS:
+        return common
+    common["log_cleaner_backoff_ms"] = 500
+    return common if kind is Kind.COMPACTED else {**common, **group_settings(rng)}
+
+
+def _play_compacted(cluster: Cluster, rng: Random, faults: Sequence[str] | None) -> None:
+    factor = rng.choice((2, 3, 3))
+    config = {
+        "cleanup.policy": "compact",
+        "segment.bytes": rng.choice(("700", "2000")),
+        "min.cleanable.dirty.ratio": rng.choice(("0.01", "0.5")),
+    }
+    cluster.compacted["t"] = None
+    cluster.start([Topic(name="t", partitions=2, replication_factor=factor, config=config)])
+    _add_clients(cluster, rng)
+    _play_faults(cluster, rng, faults)
 
 
 def _play_groups(cluster: Cluster, rng: Random, faults: Sequence[str] | None) -> None:
@@ -131,6 +149,10 @@ def _play(cluster: Cluster, rng: Random, faults: Sequence[str] | None) -> None:
     if retention or rng.random() < 1 / 6:
         cluster.deletable["t"] = None
     _add_clients(cluster, rng)
+    _play_faults(cluster, rng, faults)
+
+
+def _play_faults(cluster: Cluster, rng: Random, faults: Sequence[str] | None) -> None:
     nemesis = Nemesis(cluster, rng, _kinds_of_faults(cluster, rng) if faults is None else faults)
     nemesis.plan(rng.randint(3, 10), FAULTS_OVER_S)
     findings = cluster.observations.findings
@@ -142,7 +164,11 @@ def _play(cluster: Cluster, rng: Random, faults: Sequence[str] | None) -> None:
         settled.judge(cluster)
 
 
-_PLAYS: Final = {Kind.RECORDS: _play, Kind.GROUPS: _play_groups}
+_PLAYS: Final = {
+    Kind.RECORDS: _play,
+    Kind.COMPACTED: _play_compacted,
+    Kind.GROUPS: _play_groups,
+}
 
 
 def has_settled(cluster: Cluster) -> bool:

@@ -28,10 +28,12 @@ class SentBatch:
     spot: Spot
     number: int
     """Its place among the batches of this producer for this partition."""
-    values: tuple[bytes, ...]
+    values: tuple[bytes | None, ...]
     acks: int
     ready_at: float
     """When the producer has it."""
+    keys: tuple[bytes, ...] = ()
+    """Those of the records; none if the topic is not compacted."""
     producer_id: int = -1
     producer_epoch: int = 0
     base_sequence: int = -1

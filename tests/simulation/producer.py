@@ -176,6 +176,7 @@ class Lane:
         self._next_sequence += len(batch.values)
         batch.data = plain_batch(
             batch.values,
+            keys=batch.keys,
             producer_id=batch.producer_id,
             producer_epoch=batch.producer_epoch,
             base_sequence=batch.base_sequence,

@@ -33,18 +33,25 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-def record(offset_delta: int, value: bytes, *, key: bytes | None = None, time: int = 0) -> bytes:
+def record(
+    offset_delta: int, value: bytes | None, *, key: bytes | None = None, time: int = 0
+) -> bytes:
     """One record without headers; `time` is its timestamp delta in ms."""
-    key_bytes = varint(-1) if key is None else varint(len(key)) + key
-    body = b"".join(
-        (b"\0", varint(time), varint(offset_delta), key_bytes, varint(len(value)), value, b"\0")
-    )
+    fields = (b"\0", varint(time), varint(offset_delta), _nullable(key), _nullable(value), b"\0")
+    body = b"".join(fields)
     return varint(len(body)) + body
 
 
-def records(values: Sequence[bytes]) -> bytes:
+def _nullable(data: bytes | None) -> bytes:
+    return varint(-1) if data is None else varint(len(data)) + data
+
+
+def records(values: Sequence[bytes | None], keys: Sequence[bytes] = ()) -> bytes:
     """Consecutive records of one time."""
-    return b"".join(record(delta, value) for delta, value in enumerate(values))
+    return b"".join(
+        record(delta, value, key=keys[delta] if keys else None)
+        for delta, value in enumerate(values)
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -94,8 +101,9 @@ class Batch:
 
 
 def plain_batch(
-    values: Sequence[bytes],
+    values: Sequence[bytes | None],
     *,
+    keys: Sequence[bytes] = (),
     producer_id: int = -1,
     producer_epoch: int = -1,
     base_sequence: int = -1,
@@ -103,7 +111,7 @@ def plain_batch(
 ) -> Batch:
     """A well-formed uncompressed batch whose records share one timestamp (ms)."""
     return Batch(
-        payload=records(values),
+        payload=records(values, keys),
         record_count=len(values),
         producer_id=producer_id,
         producer_epoch=producer_epoch,

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from protocol.internal_topics import INTERNAL_TOPICS
-from tests.simulation.checkers import delivery, nodes, replicas
+from tests.simulation.checkers import compacted, delivery, nodes, replicas
 from tests.simulation.checkers.logs import ReplicaLog, read_log
-from tests.simulation.observations import Append, Spot
+from tests.simulation.checkers.originals import original_batches
+from tests.simulation.observations import Append, Poll, Spot
 
 if TYPE_CHECKING:
     from broker.partitions.partition import Partition
@@ -19,19 +20,19 @@ if TYPE_CHECKING:
 def judge(cluster: Cluster) -> None:
     """Puts every broken promise into the cluster's findings."""
     spots = [spot for spot in cluster.spots if spot.topic not in cluster.passing]
-    # Internal topics are compacted, and what coordinators append is judged by `checkers/groups.py`.
-    compacted = [spot for spot in spots if spot.topic in INTERNAL_TOPICS]
-    plain = [spot for spot in spots if spot not in compacted]
+    # What coordinators append to internal topics is judged by `checkers/groups.py`.
+    cleaned = [spot for spot in spots if spot.topic in {*cluster.compacted, *INTERNAL_TOPICS}]
+    plain = [spot for spot in spots if spot not in cleaned]
     observations = cluster.observations
     faults = [
         *replicas.one_leader_per_epoch(_appends_to(cluster, plain)),
-        *replicas.one_record_per_offset(_appends_to(cluster, compacted)),
+        *replicas.one_record_per_offset(_appends_to(cluster, cleaned)),
         *nodes.unique_ids(observations.producer_ids),
         *nodes.sound_states(observations.state_changes),
     ]
     for spot in cluster.spots:
-        if spot not in compacted:
-            faults += _faults_of(cluster, spot, is_promised=spot in plain)
+        if spot.topic not in INTERNAL_TOPICS:
+            faults += _faults_of(cluster, spot, is_promised=spot in spots)
     for fault in faults:
         observations.find(fault)
 
@@ -65,27 +66,47 @@ def _faults_of(cluster: Cluster, spot: Spot, *, is_promised: bool) -> Iterator[s
     if len(leaders) != 1:
         yield f"{spot}: led by {leaders}"
         return
+    (leader,) = leaders
     logs = {node: log_of(cluster, node, spot, held[node]) for node in held}
-    ordered = [logs[leaders[0]], *(logs[node] for node in held if node != leaders[0])]
-    for log in ordered:
-        yield from log.faults()
-    yield from replicas.equal_logs(str(spot), ordered)
+    ordered = [logs[leader], *(logs[node] for node in held if node != leader)]
+    original = ordered[0]
+    polls = [poll for poll in cluster.observations.polls if poll.spot == spot]
+    if spot.topic in cluster.compacted:
+        original = original_log(cluster, spot, held[leader])
+        for log in ordered:
+            yield from compacted.faults_of_log(str(spot), original, log)
+        yield from compacted.faults_of_polls(str(spot), original, polls)
+        polls = []
+    else:
+        for log in ordered:
+            yield from log.faults()
+        yield from replicas.equal_logs(str(spot), ordered)
     states = {node: _state_of(held[node]) for node in held}
     for log in ordered:
         window = held[log.node].log.producers.window
-        yield from replicas.state_follows_from_log(str(spot), log, states[log.node], window)
+        whole = original._replace(node=log.node) if spot.topic in cluster.compacted else log
+        yield from replicas.state_follows_from_log(str(spot), whole, states[log.node], window)
     yield from replicas.equal_states(str(spot), states)
-    if not is_promised:
-        return
+    if is_promised:
+        yield from _faults_of_delivery(cluster, spot, original, polls)
+
+
+def _faults_of_delivery(
+    cluster: Cluster, spot: Spot, log: ReplicaLog, polls: list[Poll]
+) -> Iterator[str]:
     observations = cluster.observations
     sent = [batch for batch in observations.batches if batch.spot == spot]
-    polls = [poll for poll in observations.polls if poll.spot == spot]
     seeks = [seek for seek in observations.seeks if seek.spot == spot]
-    directory = f"{spot.topic}-{spot.partition}"
-    appends = [append for append in observations.appends if append.directory == directory]
-    yield from delivery.Delivery(
-        spot, sent, polls, ordered[0], seeks=seeks, appends=appends
-    ).faults()
+    appends = list(_appends_to(cluster, [spot]))
+    yield from delivery.Delivery(spot, sent, polls, log, seeks=seeks, appends=appends).faults()
+
+
+def original_log(cluster: Cluster, spot: Spot, partition: Partition) -> ReplicaLog:
+    """The log of a replica as it would be had no one cleaned it."""
+    log = partition.log
+    appends = _appends_to(cluster, [spot])
+    batches = original_batches(appends, log.leader_epochs.entries, log.log_end_offset)
+    return ReplicaLog("what was appended", 0, batches)
 
 
 def partitions_of(cluster: Cluster, spot: Spot) -> dict[str, Partition]:

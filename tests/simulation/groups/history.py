@@ -9,14 +9,11 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any, Final
 
-from broker.partitions.partition import Partition
 from coordinators.groups.durable import DurableGroups
 from protocol.consumer_offsets.partitioner import partition_of_group
 from protocol.internal_topics import CONSUMER_OFFSETS
 from tests.simulation.checkers import groups as promises
 from tests.simulation.checkers import settled
-from tests.simulation.checkers.logs import Batch
-from tests.simulation.checkers.originals import original_batches
 from tests.simulation.cluster import Cluster, Topic
 from tests.simulation.groups.classic import PLACES, ClassicMember
 from tests.simulation.groups.consumer import TOPIC, ConsumerMember
@@ -35,7 +32,6 @@ def settings(rng: Random) -> dict[str, Any]:
     """The configuration of the brokers, besides what all histories have."""
     return {
         "offsets_topic_num_partitions": rng.choice((1, 2)),
-        "log_cleaner_backoff_ms": 500,
         "group_min_session_timeout_ms": 1000,
         "group_consumer_session_timeout_ms": round(SESSION_S * 1000),
         "group_consumer_heartbeat_interval_ms": 500,
@@ -166,7 +162,7 @@ class GroupHistory:
         held = settled.partitions_of(self._cluster, spot)
         (leader,) = (node for node, partition in held.items() if partition.is_leader)
         whole = promises.LogReader(self.seen.commits)
-        yield from whole.faults(self._original(spot, held[leader]))
+        yield from whole.faults(settled.original_log(self._cluster, spot, held[leader]).batches)
         contents = {f"the coordinator at {leader}": _contents(self._durable_of(leader, spot))}
         for node, partition in held.items():
             log = settled.log_of(self._cluster, node, spot, partition)
@@ -174,12 +170,6 @@ class GroupHistory:
         for name, one in contents.items():
             if one != _contents(whole.durable):
                 yield f"G8: {spot} is not to {name} what was stored"
-
-    def _original(self, spot: Spot, partition: Partition) -> list[Batch]:
-        directory = f"{spot.topic}-{spot.partition}"
-        appends = (one for one in self._cluster.observations.appends if one.directory == directory)
-        log = partition.log
-        return original_batches(appends, log.leader_epochs.entries, log.log_end_offset)
 
     def _durable_of(self, node: str, spot: Spot) -> DurableGroups:
         broker = self._cluster.machines[int(node.removeprefix("broker-"))].broker
