@@ -39,15 +39,25 @@ class Outcome:
         self.problems += [f"{verdict.title}: {failure}" for failure in verdict.failures]
 
 
+_OF_RECORDS: Final = {
+    "batches acknowledged": "batches acknowledged",
+    "of these sent again": "batches sent again",
+}
+
+
 def simulation(seconds: float, seed: int) -> Outcome:
     """Random histories of a whole cluster in one process, with virtual time."""
     from tests.simulation.history import Kind
 
-    names = {
-        "batches acknowledged": "batches acknowledged",
-        "of these sent again": "batches sent again",
-    }
-    return _simulated(seconds, seed, Kind.RECORDS, names)
+    return _simulated(seconds, seed, Kind.RECORDS, _OF_RECORDS)
+
+
+def compacted_simulation(seconds: float, seed: int) -> Outcome:
+    """Random histories of compacted topics in such a cluster."""
+    from tests.simulation.history import Kind
+
+    names = {**_OF_RECORDS, "records cleaned away": "records cleaned away"}
+    return _simulated(seconds, seed, Kind.COMPACTED, names)
 
 
 def group_simulation(seconds: float, seed: int) -> Outcome:
@@ -208,7 +218,8 @@ def group_oracle(seconds: float, seed: int) -> Outcome:
 
 
 PARTS: Final[dict[str, tuple[float, Callable[[float, int], Outcome]]]] = {
-    "simulation": (0.15, simulation),
+    "simulation": (0.1, simulation),
+    "compacted-simulation": (0.05, compacted_simulation),
     "group-simulation": (0.05, group_simulation),
     "oracle": (0.1, oracle),
     "group-oracle": (0.05, group_oracle),

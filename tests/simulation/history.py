@@ -262,5 +262,5 @@ def _counts(observations: Observations) -> dict[str, int]:
         "batches acknowledged": len(acknowledged),
         "batches sent again": sum(len(batch.attempts) > 1 for batch in acknowledged),
         "batches polled": len(observations.polls),
-        **observations.group_counts,
+        **observations.more_counts,
     }

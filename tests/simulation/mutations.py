@@ -36,6 +36,9 @@ from protocol.consumer_offsets.consumer_values import MemberState
 from protocol.consumer_offsets.group_value import GroupValue
 from protocol.errors import ErrorCode
 from storage import log
+from storage.compaction import cleaning
+from storage.compaction.compaction import Compaction
+from storage.compaction.remembered import Remembered
 from storage.log import Log
 
 Patches = list[Any]
@@ -249,12 +252,53 @@ def _old_timers_strike() -> Patches:
     ]
 
 
+def _uncommitted_records_replace() -> Patches:
+    """Cleaning goes up to the end of the log."""
+    find_pass = Compaction.find_pass
+
+    def find(self: Compaction, config: Any, **limits: Any) -> Any:
+        return find_pass(self, config, **{**limits, "limit": limits["log_end_offset"]})
+
+    return [patch.object(Compaction, "find_pass", find)]
+
+
+def _epochs_begin_after_holes() -> Patches:
+    """A follower's epoch begins with the first batch of it that the leader still has, as in Kafka."""
+    writable = Log._writable
+
+    def begin(self: Log, header: Any, last_offset: int, epoch: int, now_ms: int) -> Any:
+        if epoch != self.leader_epochs.latest_epoch:
+            self.leader_epochs.assign(epoch, header.base_offset)
+        return writable(self, header, last_offset, epoch, now_ms)
+
+    return [patch.object(Log, "_writable", begin)]
+
+
+def _windows_are_cleaned_away() -> Patches:
+    """A batch without records goes, whether or not its producer may send it again."""
+    return [patch.object(Remembered, "__contains__", lambda *_: False)]
+
+
+def _last_batches_are_cleaned_away() -> Patches:
+    """Cleaning may leave a segment without the batch that it ended with."""
+    rewritten = cleaning.rewritten
+
+    def rewrite(batch: Any, header: Any, verdict: Any, *, is_last: bool) -> Any:
+        return rewritten(batch, header, verdict, is_last=False)
+
+    return [patch.object(cleaning, "rewritten", rewrite)]
+
+
 MUTATIONS: Final[dict[str, Callable[[], Patches]]] = {
     "window is ignored": _window_is_ignored,
     "zombie coordinators answer": _zombie_coordinators_answer,
     "commits are answered early": _commits_are_answered_early,
     "generations are not stored": _generations_are_not_stored,
     "loads do not wait": _loads_do_not_wait,
+    "uncommitted records replace": _uncommitted_records_replace,
+    "epochs begin after holes": _epochs_begin_after_holes,
+    "windows are cleaned away": _windows_are_cleaned_away,
+    "last batches are cleaned away": _last_batches_are_cleaned_away,
     "old generations commit": _old_generations_commit,
     "old heartbeats acknowledge": _old_heartbeats_acknowledge,
     "old timers strike": _old_timers_strike,

@@ -6,6 +6,7 @@ obvious at once is added to `findings` on the spot.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -88,8 +89,8 @@ class Observations:
     producer_ids: list[tuple[float, str, int]] = field(default_factory=list)
     state_changes: list[tuple[float, str, bytes | None]] = field(default_factory=list)
     """Time, path and data of every change of a node."""
-    group_counts: dict[str, int] = field(default_factory=dict)
-    """Counts of what members of groups did, if there were any."""
+    more_counts: Counter[str] = field(default_factory=Counter)
+    """How often what happened in histories of other kinds than records."""
     findings: list[str] = field(default_factory=list)
     """Violated promises, in words."""
     trace: list[tuple[Any, ...]] = field(default_factory=list)

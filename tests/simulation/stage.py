@@ -8,7 +8,7 @@ comes to rest, and the checkers judge.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any, Final, Self
 
@@ -41,18 +41,33 @@ class Stage:
     """The cluster of one scenario. Use as a context manager."""
 
     def __init__(
-        self, *, brokers: int = 3, factor: int | None = None, seed: int = 1, **settings: Any
+        self,
+        *,
+        brokers: int = 3,
+        factor: int | None = None,
+        seed: int = 1,
+        config: Mapping[str, str] | None = None,
+        **settings: Any,
     ) -> None:
+        """`config`: the topic's; `settings`: the brokers'."""
         self.cluster = Cluster(seed, broker_count=brokers, settings={**SETTINGS, **settings})
         self.network = self.cluster.network
         self.server = self.cluster.server
-        self._factor = brokers if factor is None else factor
+        self._topic = Topic(
+            name="t",
+            partitions=1,
+            replication_factor=brokers if factor is None else factor,
+            config=config or {},
+        )
+        if self._topic.config.get("cleanup.policy") == "compact":
+            self.cluster.compacted["t"] = None
         self._sent = 0
 
     def __enter__(self) -> Self:
         self.cluster.__enter__()
-        self.cluster.start([Topic(name="t", partitions=1, replication_factor=self._factor)])
-        self.until(lambda: len(self.partition(self.leader).isr) == self._factor)
+        self.cluster.start([self._topic])
+        factor = self._topic.replication_factor
+        self.until(lambda: len(self.partition(self.leader).isr) == factor)
         self.run(1.0)
         return self
 
@@ -115,9 +130,15 @@ class Stage:
 
     # Clients
 
-    def producer(self, name: str = "p", in_flight_max: int = 5) -> Producer:
-        """A producer that sends on request."""
-        return Producer(self, name, in_flight_max)
+    def producer(
+        self,
+        name: str = "p",
+        in_flight_max: int = 5,
+        acks: int = ACKS_ALL,
+        key: bytes | None = None,
+    ) -> Producer:
+        """A producer that sends on request; `key`: that of all its records."""
+        return Producer(self, name, in_flight_max, acks, key)
 
     def consumer(self, name: str = "c") -> None:
         """A consumer that reads all the time."""
@@ -232,8 +253,7 @@ class Stage:
         assert service is not None
         deletion = service.process.spawn(service.broker.services.topics.delete("t"))
         self.until(deletion.done)
-        topic = Topic(name="t", partitions=1, replication_factor=self._factor)
-        self.until(self.cluster.create_topic_somehow(topic).done)
+        self.until(self.cluster.create_topic_somehow(self._topic).done)
 
     def forget_everything_before(self, batch: SentBatch) -> None:
         """Removes everything sent to and read from a deleted topic from the checkers' view."""
@@ -257,11 +277,14 @@ class Stage:
 class Producer:
     """An idempotent producer of the scenario: each batch is sent until it is acknowledged."""
 
-    def __init__(self, stage: Stage, name: str, in_flight_max: int) -> None:
+    def __init__(
+        self, stage: Stage, name: str, in_flight_max: int, acks: int, key: bytes | None
+    ) -> None:
         self._stage = stage
         self._cluster = stage.cluster
+        self._keys = () if key is None else (key,)
         client = self._cluster.new_client(name)
-        self._lane = Lane(client, SPOT, ACKS_ALL, [], in_flight_max)
+        self._lane = Lane(client, SPOT, acks, [], in_flight_max)
         self._count = 0
 
     @property
@@ -277,8 +300,9 @@ class Producer:
                 spot=SPOT,
                 number=number,
                 values=(f"{self.client.name}-{number}".encode(),),
-                acks=ACKS_ALL,
+                acks=self._lane.acks,
                 ready_at=now,
+                keys=self._keys,
             )
             for number in range(self._count, self._count + count)
         ]

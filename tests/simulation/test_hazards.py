@@ -19,7 +19,7 @@ def test_a_hazard_breaks_no_promise(number: int, scenario: Scenario) -> None:
 
 @pytest.mark.parametrize("name", GROUP_HAZARDS)
 def test_a_hazard_of_groups_breaks_no_promise(name: str) -> None:
-    """Coordinators that are killed, paused and cut off lose no commit, and give no generation twice."""
+    """No commit is lost and no generation given twice; cleaning removes nothing that is needed."""
     assert GROUP_HAZARDS[name]() == []
 
 

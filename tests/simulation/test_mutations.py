@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.simulation.hazards import failover, groups, isolation, lifetimes
+from tests.simulation.hazards import compaction, failover, groups, isolation, lifetimes
 from tests.simulation.history import Kind, play
 from tests.simulation.mutations import MUTATIONS, apply
 
 SEEDS_MAX = 100
-GROUP_SEEDS_MAX = 40
+OTHER_SEEDS_MAX = 40
 
 FOUND_BY_HISTORIES: dict[str, tuple[str, ...] | None] = {
     "window is ignored": None,
@@ -25,11 +25,13 @@ FOUND_BY_HISTORIES: dict[str, tuple[str, ...] | None] = {
 }
 """Random histories find these soon, among faults of all kinds (None) or of these kinds."""
 
-FOUND_BY_GROUP_HISTORIES: dict[str, str] = {
-    "commits are answered early": "G4",
-    "old generations commit": "G5",
+FOUND_BY_OTHER_HISTORIES: dict[str, tuple[Kind, str]] = {
+    "commits are answered early": (Kind.GROUPS, "G4"),
+    "old generations commit": (Kind.GROUPS, "G5"),
+    "windows are cleaned away": (Kind.COMPACTED, "knows"),
+    "last batches are cleaned away": (Kind.COMPACTED, "refuses to start"),
 }
-"""Guards of the shell and of the coordinator that random histories of groups miss, and the promise that is broken."""
+"""The kind of histories that misses the guard soon, and a word of what its checkers say."""
 
 FOUND_BY_SCENARIOS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "window is ignored": (isolation.the_session_ends_before_the_write, "twice"),
@@ -55,6 +57,10 @@ FOUND_BY_SCENARIOS: dict[str, tuple[Callable[[], list[str]], str]] = {
     ),
     "old timers strike": (groups.an_old_timer_strikes, "gave its partition up"),
     "loads do not wait": (groups.a_load_reads_more_than_is_committed, "was read back"),
+    "uncommitted records replace": (compaction.an_end_is_cut_off_after_cleaning, "the newest of"),
+    "epochs begin after holes": (compaction.a_hole_hides_the_beginning_of_an_epoch, "no disk was"),
+    "windows are cleaned away": (compaction.a_fresh_replica_of_a_cleaned_log_leads, "a repeat was"),
+    "last batches are cleaned away": (compaction.segments_end_in_holes, "refuses to start"),
     "no controller epoch check": (isolation.an_old_controller_writes_late, "another epoch"),
 }
 """The scenario, and a word of what the checkers say."""
@@ -71,14 +77,13 @@ def test_histories_find(mutation: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mutation", FOUND_BY_GROUP_HISTORIES)
-def test_histories_of_groups_find(mutation: str) -> None:
+@pytest.mark.parametrize("mutation", FOUND_BY_OTHER_HISTORIES)
+def test_histories_of_other_kinds_find(mutation: str) -> None:
     """Some seed among the first breaks the promise that the guard is there for."""
-    promise = FOUND_BY_GROUP_HISTORIES[mutation]
+    kind, word = FOUND_BY_OTHER_HISTORIES[mutation]
     with apply(mutation):
         assert any(
-            promise in "\n".join(play(seed, kind=Kind.GROUPS).findings)
-            for seed in range(GROUP_SEEDS_MAX)
+            word in "\n".join(play(seed, kind=kind).findings) for seed in range(OTHER_SEEDS_MAX)
         )
 
 

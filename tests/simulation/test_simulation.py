@@ -18,7 +18,11 @@ from tests.support.fresh_seed import fresh_seed
 
 FIXED_SEED = 20_261_121
 HISTORIES = 200
-GROUP_HISTORIES = 60
+OTHERS = {
+    Kind.COMPACTED: (100, ("batches acknowledged", "batches sent again", "records cleaned away")),
+    Kind.GROUPS: (60, ("commits accepted", "commits refused", "generations begun")),
+}
+"""The number of their histories, and what happens in them."""
 JOBS = 2
 REPLAYED = [0, 1, 2]
 
@@ -35,16 +39,17 @@ def test_no_history_breaks_a_promise(first_seed: int, capsys: pytest.CaptureFixt
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first_seed", [FIXED_SEED, fresh_seed()], ids=["fixed", "fresh"])
-def test_no_history_of_groups_breaks_a_promise(
-    first_seed: int, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("kind", OTHERS)
+def test_no_history_of_another_kind_breaks_a_promise(
+    kind: Kind, first_seed: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Members of both protocols are killed, paused and late, in the same world; 60 histories, and 60 new ones."""
-    seeds = range(first_seed, first_seed + GROUP_HISTORIES)
-    verdict = play_many(seeds, JOBS, kind=Kind.GROUPS)
+    """Tables that are cleaned all the while, and members of groups, in the same world."""
+    histories, done = OTHERS[kind]
+    verdict = play_many(range(first_seed, first_seed + histories), JOBS, kind=kind)
     with capsys.disabled():
-        print(f"\ngroups, from seed {first_seed}:\n{verdict.table()}")
+        print(f"\n{kind.value}, from seed {first_seed}:\n{verdict.table()}")
     assert verdict.failures == [], "\n".join(map(line, verdict.failures))
-    for what in ("commits accepted", "commits refused", "generations begun", "partitions taken"):
+    for what in done:
         assert verdict.counts[what] > 0, what
 
 

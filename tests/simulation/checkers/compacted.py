@@ -45,6 +45,11 @@ def table_of(rows: Mapping[int, Row]) -> Table:
     return table
 
 
+def cleaned_away(original: ReplicaLog, log: ReplicaLog) -> int:
+    """Counts the records that a replica has no more."""
+    return len(rows_of(original.batches)) - len(rows_of(log.batches))
+
+
 def faults_of_log(name: str, original: ReplicaLog, log: ReplicaLog) -> Iterator[str]:
     """C1 and C3 of one replica."""
     whole, left = rows_of(original.batches), rows_of(log.batches)

@@ -75,6 +75,8 @@ def _faults_of(cluster: Cluster, spot: Spot, *, is_promised: bool) -> Iterator[s
         original = original_log(cluster, spot, held[leader])
         for log in ordered:
             yield from compacted.faults_of_log(str(spot), original, log)
+        gone = compacted.cleaned_away(original, ordered[0])
+        cluster.observations.more_counts["records cleaned away"] += gone
         yield from compacted.faults_of_polls(str(spot), original, polls)
         polls = []
     else:

@@ -150,7 +150,7 @@ class GroupHistory:
 
     def judge(self) -> None:
         """Puts every broken promise into the cluster's findings, once all is at rest."""
-        self._cluster.observations.group_counts = self.seen.counts()
+        self._cluster.observations.more_counts.update(self.seen.counts())
         faults = list(promises.faults_of(self.seen))
         for spot in self.offsets_spots:
             faults += self._faults_of_logs(spot)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tests.simulation.hazards import failover, groups, isolation, lifetimes
+from tests.simulation.hazards import compaction, failover, groups, isolation, lifetimes
 
 Scenario = Callable[[], list[str]]
 
@@ -44,5 +44,9 @@ GROUP_HAZARDS: Final[dict[str, Scenario]] = {
     "H5": groups.an_old_heartbeat_acknowledges_a_revocation,
     "H6": groups.an_old_timer_strikes,
     "H7": groups.a_load_reads_more_than_is_committed,
+    "H8": compaction.an_end_is_cut_off_after_cleaning,
+    "H9": compaction.a_hole_hides_the_beginning_of_an_epoch,
+    "H10": compaction.a_fresh_replica_of_a_cleaned_log_leads,
+    "H11": compaction.segments_end_in_holes,
 }
-"""Those of consumer groups, by the names that the code gives them."""
+"""Those of consumer groups and of compaction, by the names that the code gives them."""
