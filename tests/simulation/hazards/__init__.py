@@ -48,5 +48,6 @@ GROUP_HAZARDS: Final[dict[str, Scenario]] = {
     "H9": compaction.a_hole_hides_the_beginning_of_an_epoch,
     "H10": compaction.a_fresh_replica_of_a_cleaned_log_leads,
     "H11": compaction.segments_end_in_holes,
+    "H12": groups.a_copier_resumes_twice,
 }
 """Those of consumer groups and of compaction, by the names that the code gives them."""

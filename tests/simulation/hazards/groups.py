@@ -1,4 +1,4 @@
-"""Coordinators of groups that are killed, paused and cut off, and members that come late: hazards H1 to H7 of groups.
+"""Coordinators of groups that are killed, paused and cut off, and members that come late: hazards H1 to H7 and H12.
 
 A client asks the coordinator's core directly, without a network between them; what is broken is between the brokers.
 Promises G1 (no partition has two owners), G2 (no generation is given twice), G4 (a commit that was answered is read
@@ -162,4 +162,23 @@ def a_load_reads_more_than_is_committed() -> list[str]:
         later = groups.fetched()
         if read is not None and later < read:
             groups.findings.append(f"{read} was read back, and {later} from the next coordinator")
+        return groups.judged()
+
+
+def a_copier_resumes_twice() -> list[str]:
+    """H12. A copier's committed position and producer state are older than its copies; two resume from them at once."""
+    with Stage(**SETTINGS) as stage:
+        groups, copier = Groups(stage), stage.producer("copier")
+        copier.send(2)
+        groups.committed(2)
+        copies, leader = copier.send(3), stage.leader
+        stage.kill(leader)
+        stage.until(lambda: stage.is_led_by_another_than(leader) and groups.is_led(but_by=leader))
+        assert groups.fetched() == 2  # so what was copied since is copied again
+        end = stage.end_of(stage.leader)
+        for copy in (*copies, *copies):
+            code = groups.ask_until(copier.ask(stage.leader, copy))
+            if (code, stage.end_of(stage.leader)) != (ErrorCode.NONE, end):
+                groups.findings.append(f"copy {copy.number} is answered {code}, and stored twice")
+        groups.committed(5)
         return groups.judged()
