@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any, Final
@@ -57,6 +58,8 @@ class GroupHistory:
         cluster.start([Topic(name=TOPIC, partitions=PARTITIONS, replication_factor=factor)])
         self._create_offsets_topic()
         self._add_members()
+        if rng.random() < 1 / 3:
+            cluster.loop.call_later(rng.uniform(1.0, FAULTS_OVER_S), self._grow)
         nemesis = Nemesis(cluster, rng, kinds)
         nemesis.plan(rng.randint(3, 10), FAULTS_OVER_S)
         findings = cluster.observations.findings
@@ -114,6 +117,20 @@ class GroupHistory:
         for member in self._members():
             member.client.process.spawn(member.run())
 
+    def _grow(self) -> None:
+        """Gives the topic that consumers subscribe to two more partitions, unless the broker that is asked fails."""
+        services = [one.service for one in self._cluster.machines.values() if one.service]
+        if services:
+            service = self._rng.choice(services)
+            topics = service.broker.services.topics
+            service.process.spawn(topics.create_partitions(TOPIC, PARTITIONS + 2))
+
+    @property
+    def _partition_count(self) -> int:
+        node = self._cluster.server.nodes.get(f"/brokers/topics/{TOPIC}")
+        assert node is not None
+        return len(json.loads(node.data)["partitions"])
+
     def _members(self) -> list[Member]:
         return [*self.classic, *self.consumers, *self.committers]
 
@@ -140,7 +157,7 @@ class GroupHistory:
             and None not in generations
             and sorted(shared) == sorted(PLACES)
             and all(member.has_all_it_is_to_have for member in consumers)
-            and len(owned) == len(set(owned)) == PARTITIONS
+            and len(owned) == len(set(owned)) == self._partition_count
         )
 
     def _condition(self) -> str:
