@@ -268,17 +268,22 @@ def padded(number: bytes) -> bytes:
 
 
 @given(
-    lengths=st.lists(st.integers(-3, 300), max_size=6),
+    lengths=st.lists(st.integers(-3, 300) | st.integers(8000, 20_000) | st.just(2**20), max_size=6),
     count=st.integers(1, 7),
     cut=st.integers(0, 3),
     encoded=st.sampled_from([varint, lambda length: padded(varint(length))]),
 )
 def test_records_that_fill_a_batch_at_a_glance_have_its_framing(lengths, count, cut, encoded):
-    """`_fills` says so only if the walk does, and always for lengths of one byte or two that are minimal."""
+    """`_fills` says so only if the walk does, and always for lengths of one to three bytes that are minimal."""
     data = b"".join(encoded(length) + bytes(max(length, 0)) for length in lengths)
     data = data[: len(data) - cut]
     batch = bytes(HEADER_SIZE) + data
     if _fills(batch, count):
         assert _walk_lengths(data, count) == len(data)
-    elif encoded is varint and not cut and len(lengths) == count and min(lengths) >= 6:
+    elif (
+        encoded is varint
+        and not cut
+        and len(lengths) == count
+        and all(6 <= length < 2**20 for length in lengths)
+    ):
         pytest.fail("the usual records were not known")
