@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import os
+import struct
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -209,8 +210,60 @@ def _fetching(batch_bytes: int) -> Callable[..., Awaitable[None]]:
     return run
 
 
+_COMMITTING: Final = 32
+_GROUP: Final = "committers"
+
+
+async def _commit_offsets(addresses: Addresses, topic: str, requests: int) -> None:
+    """Offset commits of one group and one partition each, over connections that each wait for the answer."""
+    connections = [await RawConnection.open(addresses.kafka) for _ in range(_COMMITTING)]
+    try:
+        bodies = [_offset_commit(topic, index) for index in range(_COMMITTING)]
+        for _ in range(max(1, requests // _COMMITTING)):
+            for connection, body in zip(connections, bodies, strict=True):
+                connection.send(*_OFFSET_COMMIT, body, flexible=True)
+            for connection in connections:
+                answer = await connection.receive()
+                assert answer.endswith(_COMMITTED), answer
+    finally:
+        for connection in connections:
+            await connection.close()
+
+
+_OFFSET_COMMIT: Final = (8, 8)
+_COMMITTED: Final = bytes(2 + 3)
+"""No error, and no tagged fields of partition, topic and response."""
+
+
+def _offset_commit(topic: str, partition: int) -> bytes:
+    """By no member: without a generation."""
+    group, name = _compact(_GROUP), _compact(topic)
+    row = struct.pack(">iqi", partition, 42, -1) + _compact("") + b"\0"
+    return (
+        group + struct.pack(">i", -1) + _compact("") + b"\0" + b"\2" + name + b"\2" + row + b"\0\0"
+    )
+
+
+def _compact(text: str) -> bytes:
+    return bytes((len(text) + 1,)) + text.encode()
+
+
+async def _coordinated(addresses: Addresses, topic: str) -> None:
+    """Returns when the group's coordinator takes commits."""
+    connection = await RawConnection.open(addresses.kafka)
+    code, answer = -1, b""
+    while code:
+        found = await connection.call("find_coordinator", 4, key_type=0, coordinator_keys=(_GROUP,))
+        code = found.coordinators[0].error_code
+    while not answer.endswith(_COMMITTED):
+        connection.send(*_OFFSET_COMMIT, _offset_commit(topic, 0), flexible=True)
+        answer = await connection.receive()
+    await connection.close()
+
+
 FETCHES: Final = {"fetch-1k": 1024, "fetch-1m": 1_000_000}
 """Bytes per batch of the kinds that read what `_fill` has written."""
+OFFSET_COMMIT: Final = "offset-commit"
 KINDS: Final = {
     "produce-100": Kind(_producing(100), 1, 4000),
     "produce-1k": Kind(_producing(1024), 1, 4000),
@@ -222,6 +275,7 @@ KINDS: Final = {
     "fetch-1k": Kind(_fetching(FETCHES["fetch-1k"]), 1, 4000),
     "fetch-1m": Kind(_fetching(FETCHES["fetch-1m"]), 1, 200),
     "fetch-idle": Kind(_poll, 1, 2000),
+    OFFSET_COMMIT: Kind(_commit_offsets, _COMMITTING, 4000),
 }
 PRODUCES: Final = ("produce-100", "produce-1k", "produce-16k", "produce-1k-of-4")
 """Kinds that are compared under every way of storing: by one broker, with followers, with syncs."""
@@ -263,3 +317,5 @@ async def prepare(addresses: Addresses, name: str, topic: str) -> None:
     connection = await RawConnection.open(addresses.kafka)
     await create_topic(connection, topic, KINDS[name].partitions)
     await connection.close()
+    if name == OFFSET_COMMIT:
+        await _coordinated(addresses, topic)

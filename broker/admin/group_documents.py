@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -140,7 +140,7 @@ def _row(
 
 async def _ask(broker: BrokerView, request: GroupRequest) -> Any:
     answered = broker.groups.ask(request)
-    return await answered if isinstance(answered, Coroutine) else answered
+    return await answered if isinstance(answered, Awaitable) else answered
 
 
 def _check(name: str, code: ErrorCode) -> None:

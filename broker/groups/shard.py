@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from broker.essential_task import reported_task
 from broker.groups.timers import Timers
 from broker.limited_log import LimitedLog
+from broker.network.promise import Promise
 from broker.network.turns import in_thread, work_in_turns
 from broker.partitions.partition import Partition
 from broker.state_topics.appends import AppendParts, Appends
@@ -83,7 +84,7 @@ _NOT_LOADED: Final = (
     "and report the traceback"
 )
 
-Answered = GroupAnswer | Coroutine[Any, Any, GroupAnswer]
+Answered = GroupAnswer | Awaitable[GroupAnswer]
 """An answer, at once or later."""
 
 
@@ -116,15 +117,31 @@ class ShardParts(NamedTuple):
     topics: ClusterTopics
 
 
-class _Waiting:
-    """A request that has not been answered."""
+class _Waiting(Promise):
+    """The answer to a request, once the coordinator has given it."""
 
-    __slots__ = ("answer", "future", "request")
+    __slots__ = ("_abandoned", "_reply_id", "given", "request")
 
-    def __init__(self, request: GroupRequest) -> None:
+    def __init__(
+        self, reply_id: int, request: GroupRequest, abandoned: Callable[[int], None]
+    ) -> None:
+        super().__init__()
         self.request = request
-        self.answer: GroupAnswer | None = None
-        self.future: asyncio.Future[GroupAnswer] | None = None
+        self.given: GroupAnswer | None = None
+        self._reply_id = reply_id
+        self._abandoned = abandoned
+
+    def give(self, answer: GroupAnswer) -> None:
+        self.given = answer
+        self._become_ready()
+
+    def abandon(self) -> None:
+        """Ends the wait: the client is gone. Does nothing once the answer is given."""
+        if not self.is_ready:
+            self._abandoned(self._reply_id)
+
+    def _result(self) -> GroupAnswer | None:
+        return self.given
 
 
 class Shard:
@@ -252,12 +269,9 @@ class Shard:
         if not self._certainly_leads():
             return refusal(request, ErrorCode.NOT_COORDINATOR)
         self._last_reply_id = reply_id = self._last_reply_id + 1
-        waiting = self._waiting[reply_id] = _Waiting(request)
+        waiting = self._waiting[reply_id] = _Waiting(reply_id, request, self._abandon)
         self._step(Requested(reply_id, request))
-        if waiting.answer is not None:
-            return waiting.answer
-        waiting.future = asyncio.get_running_loop().create_future()
-        return self._wait(reply_id, waiting.future)
+        return waiting if waiting.given is None else waiting.given
 
     def _absence(self) -> ErrorCode:
         is_lost = self.state is ShardState.LOST
@@ -277,13 +291,9 @@ class Shard:
         answered = self.ask(request)
         return await answered if isinstance(answered, Awaitable) else answered
 
-    async def _wait(self, reply_id: int, future: asyncio.Future[GroupAnswer]) -> GroupAnswer:
-        try:
-            return await future
-        except asyncio.CancelledError:  # the connection has ended
-            if self._waiting.pop(reply_id, None) is not None:
-                self._step(Abandoned(reply_id))
-            raise
+    def _abandon(self, reply_id: int) -> None:
+        if self._waiting.pop(reply_id, None) is not None:
+            self._step(Abandoned(reply_id))
 
     def _certainly_leads(self) -> bool:
         try:
@@ -401,6 +411,4 @@ class Shard:
             answer = refusal(waiting.request, ErrorCode.NOT_COORDINATOR)
         if isinstance(answer, OffsetCommitAnswer):
             self._parts.appends.metrics.note_commit(answer.error_codes)
-        waiting.answer = answer
-        if waiting.future is not None and not waiting.future.done():
-            waiting.future.set_result(answer)
+        waiting.give(answer)

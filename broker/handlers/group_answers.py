@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.handlers.permits import rights_of
+from broker.network.promise import Promise
 from broker.network.request import Answer, NeedsNoFrame, Outcome, Request
 from broker.network.turns import ROWS_PER_TURN, ManyRows, work_in_turns
 from protocol.acl import AclOperation, ResourceType
@@ -22,14 +23,19 @@ A = TypeVar("A")
 
 def translated(answered: Any, translate: Callable[[Any], Answer]) -> Outcome:
     """The response to an answer of `Groups.ask`; a wait for it needs no memory for the request."""
-    if isinstance(answered, Coroutine):
+    if isinstance(answered, Awaitable):
         return NeedsNoFrame(_translated_later(answered, translate))
     return translate(answered)
 
 
-async def _translated_later(
-    answered: Coroutine[Any, Any, A], translate: Callable[[A], Answer]
-) -> Answer:
+def packed(answered: Any, pack: Callable[[Any], bytes]) -> Outcome:
+    """The same for a response that is packed by hand: a wait for the coordinator needs no task either."""
+    if isinstance(answered, Promise):
+        return answered.then(pack)
+    return translated(answered, pack)
+
+
+async def _translated_later(answered: Awaitable[A], translate: Callable[[A], Answer]) -> Answer:
     return translate(await answered)
 
 
@@ -58,7 +64,7 @@ async def ask_all(services: Services, requests: Iterable[GroupRequest]) -> list[
     """The answers to all requests, in their order. They are processed at the same time."""
     answers: list[Any] = []
     await work_in_turns(map(answers.append, map(services.groups.ask, requests)))
-    later = [(place, one) for place, one in enumerate(answers) if isinstance(one, Coroutine)]
+    later = [(place, one) for place, one in enumerate(answers) if isinstance(one, Awaitable)]
     if later:
         found = await asyncio.gather(*(one for _, one in later))
         for (place, _), answer in zip(later, found, strict=True):

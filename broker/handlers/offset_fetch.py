@@ -7,12 +7,13 @@ A group or a partition that has none is answered with offset -1, "none". v2: all
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import permits
 from broker.handlers.group_answers import ask_all
-from broker.handlers.offset_commit import find_topic, topic_field
+from broker.handlers.offset_commit import find_topic
 from broker.handlers.permits import may, rights_of
 from broker.handlers.refusals import Refusal, refused_partitions
 from broker.handlers.request_topics import topic_key
@@ -167,7 +168,7 @@ def _rows(
 ) -> Iterator[None]:
     for key, (name, indexes) in group.order.items():
         partitions: list[dict[str, Any]] = []
-        group.rows.append({**topic_field(key, has_ids=has_ids), "partitions": partitions})
+        group.rows.append({**_topic_field(key, has_ids=has_ids), "partitions": partitions})
         for index, code in indexes.items():
             one = None if name is None else found.get((name, index))
             partitions.append(_row(one or FetchedOffset("", index, error_code=group.code or code)))
@@ -195,8 +196,13 @@ def _all_rows(
                 continue  # it was deleted, and has no id any more
             partitions = by_topic[one.topic] = []
             key = topic.topic_id if has_ids and topic is not None else one.topic
-            group.rows.append({**topic_field(key, has_ids=has_ids), "partitions": partitions})
+            group.rows.append({**_topic_field(key, has_ids=has_ids), "partitions": partitions})
         partitions.append(_row(one))
+
+
+def _topic_field(key: str | uuid.UUID, *, has_ids: bool) -> dict[str, Any]:
+    """The field of a response's row that names its topic; with ids, an empty name is the id of zeros."""
+    return {"topic_id": key or None} if has_ids else {"name": key}
 
 
 def _row(one: FetchedOffset) -> dict[str, Any]:

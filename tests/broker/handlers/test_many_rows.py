@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import io
 import itertools
 import uuid
 from collections.abc import Awaitable, Iterator
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kio.serial import entity_writer
 
 from broker.handlers.alter_user_scram_credentials import USERS_MAX
 from broker.handlers.dispatch import SERVED_BY_KEY
@@ -60,13 +62,24 @@ APIS = [
 ]
 """The others have one row, or turns of their own: Produce, Fetch, Metadata and DescribeProducers."""
 
+PACKED_BY_HAND = {"offset_commit"}
+"""Those that are read by hand, and whose handler packs the answer, in a thread too."""
+
 
 def body_of_many(api: str) -> Any:
     """A request of the newest version with `ROWS` rows, each of another name."""
     body = smallest_request(api, SERVED[api].api.version_max, elements=1)
     (field,) = [name for name in LISTS if hasattr(body, name)]
     rows = getattr(body, field) or ("x",)
-    return dataclasses.replace(body, **{field: tuple(numbered(rows[0], n) for n in range(ROWS))})
+    body = dataclasses.replace(body, **{field: tuple(numbered(rows[0], n) for n in range(ROWS))})
+    return as_read(SERVED[api], body) if api in PACKED_BY_HAND else body
+
+
+def as_read(served: Served, body: Any) -> Any:
+    """The request as it is read from the bytes that kio makes of it."""
+    out = io.BytesIO()
+    entity_writer(type(body))(out, body)
+    return served.api.decode_request(served.api.version_max, out.getvalue(), 0)
 
 
 def numbered(row: Any, number: int) -> Any:
@@ -114,7 +127,7 @@ async def test_others_have_turns_between_the_rows(running: Running, name: str) -
     outcome = served.handle(request_of(served, body_of_many(name)), running.broker.services)
     assert isinstance(outcome, Awaitable)
     answer, turns = await turns_until(outcome)
-    assert isinstance(answer, ManyRows)
+    assert isinstance(answer, bytes if name in PACKED_BY_HAND else ManyRows)
     assert turns > ROWS / 5
 
 
