@@ -219,10 +219,11 @@ async def _commit_offsets(addresses: Addresses, topic: str, requests: int) -> No
     connections = [await RawConnection.open(addresses.kafka) for _ in range(_COMMITTING)]
     try:
         bodies = [_offset_commit(topic, index) for index in range(_COMMITTING)]
-        for _ in range(max(1, requests // _COMMITTING)):
-            for connection, body in zip(connections, bodies, strict=True):
+        for sent in range(0, requests, _COMMITTING):
+            asking = connections[: requests - sent]
+            for connection, body in zip(asking, bodies, strict=False):
                 connection.send(*_OFFSET_COMMIT, body, flexible=True)
-            for connection in connections:
+            for connection in asking:
                 answer = await connection.receive()
                 assert answer.endswith(_COMMITTED), answer
     finally:

@@ -102,6 +102,8 @@ class Connection(asyncio.BufferedProtocol):
     """Whether its client has to log in, and has not yet."""
     on_admitted: Callable[[Connection], None] | None = None
     """Called when the client has logged in for the first time."""
+    _is_held_back = False
+    """Whether frames may be left that back-pressure did not let it process."""
 
     def __init__(
         self,
@@ -472,10 +474,11 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        if self._may_read() or self._is_draining:
-            transport.resume_reading()
-        else:
+        self._is_held_back = not self._may_read()
+        if self._is_held_back and not self._is_draining:
             transport.pause_reading()
+        else:
+            transport.resume_reading()
 
     # --- the memory of large frames ---
 
@@ -559,7 +562,8 @@ class Connection(asyncio.BufferedProtocol):
         self._flush_slots()
         self._write_answers()
         self._note_all_kept()
-        self._pump()
+        if self._is_held_back:
+            self._pump()
 
     def _take(self, slot: _Slot) -> None:
         if self._transport is None:

@@ -81,7 +81,7 @@ class Appends:
 
     def append(self, token: int, records: Sequence[StateRecord]) -> None:
         """Appends the records at the end of this turn of the loop. Tokens rise."""
-        size = sum(len(one.key) + len(one.value or b"") + RECORD_OVERHEAD for one in records)
+        size = sum([len(one.key) + len(one.value or b"") + RECORD_OVERHEAD for one in records])
         if not self._asked:
             asyncio.get_running_loop().call_soon(self._append_all)
         self._asked.append(_Asked(token, records, size))

@@ -56,8 +56,8 @@ class Group:
         """The append of the leader's assignment."""
         self.appends = 0
         """Appends of this group that may still be committed."""
-        self.pending_offsets: Counter[tuple[str, int]] = Counter()
-        """Commits and deletions of offsets that are not committed yet."""
+        self.pending_offsets: dict[tuple[str, int], int] = {}
+        """How many commits and deletions of an offset are not committed yet; none without any."""
         self.protocol_bytes = 0
         self.consumer: ConsumerGroup | None = None
         """Its members of the consumer protocol; such a group is otherwise an empty classic one."""

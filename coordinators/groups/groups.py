@@ -37,7 +37,6 @@ from protocol.consumer_offsets.keys import (
 )
 from protocol.consumer_offsets.offset_value import OffsetValue, write_offset_value
 from protocol.errors import ErrorCode
-from protocol.lean_dataclass import dataclass
 
 Record = (
     tuple[OffsetKey, OffsetValue | None]
@@ -48,14 +47,20 @@ Outcome = Callable[[ErrorCode], None]
 """Called once: with NONE when an append is committed, else with the error that it failed with."""
 
 
-@dataclass(slots=True, eq=False)
 class _Appended:
-    group: Group
-    records: Sequence[Record]
-    outcome: Outcome | None
-    """None once it was called: the append failed, and may be committed all the same."""
-    size: int
-    """Bytes of assignments and metadata of offsets."""
+    """Records of a group whose append has not ended. Written out, because there is one for every commit."""
+
+    __slots__ = ("group", "outcome", "records", "size")
+
+    def __init__(
+        self, group: Group, records: Sequence[Record], outcome: Outcome | None, size: int
+    ) -> None:
+        self.group = group
+        self.records = records
+        self.outcome = outcome
+        """None once it was called: the append failed, and may be committed all the same."""
+        self.size = size
+        """Bytes of assignments and metadata of offsets."""
 
 
 class Groups:
@@ -170,7 +175,8 @@ class Groups:
         self._appended[self._token] = _Appended(group, records, outcome, size)
         for key, _ in records:
             if isinstance(key, OffsetKey):
-                group.pending_offsets[key.topic, key.partition] += 1
+                place = (key.topic, key.partition)
+                group.pending_offsets[place] = group.pending_offsets.get(place, 0) + 1
         self._effects.append(Append(self._token, tuple([_packed(record) for record in records])))
         return self._token
 

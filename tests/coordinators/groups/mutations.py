@@ -194,10 +194,10 @@ def _commits_under_way_outlive_their_group() -> Patches:
 
     def forget_pending(self: Deletions, group: Group, reply_id: Any, code: ErrorCode) -> None:
         group.appends, appends = 0, group.appends
-        group.pending_offsets, pending = type(group.pending_offsets)(), group.pending_offsets
+        group.pending_offsets, pending = {}, group.pending_offsets
         delete(self, group, reply_id, code)
         group.appends += appends
-        group.pending_offsets += pending
+        group.pending_offsets |= pending
 
     return [patch.object(Deletions, "_delete_next", forget_pending)]
 
