@@ -108,7 +108,7 @@ def _member(one: DescribedConsumer, names: _Names) -> dict[str, Any]:
         "client_id": one.value.client_id,
         "client_host": one.value.client_host,
         "subscribed_topic_names": one.value.topic_names,
-        "subscribed_topic_regex": one.value.topic_regex,
+        "subscribed_topic_regex": one.value.topic_regex or "",
         "assignment": _assignment(one.assigned, names),
         "target_assignment": _assignment(one.target, names),
         "member_type": _CONSUMER_MEMBER,

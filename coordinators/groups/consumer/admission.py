@@ -137,15 +137,24 @@ class Admission:
         member_id, instance_id = request.member_id or request.uuid, request.instance_id
         known = self._state.members.get(member_id)
         if instance_id is not None and (known is None or known.instance_id != instance_id):
-            if known is not None:
-                reason = "The member id is that of a member with another instance id."
-                return Refused(ErrorCode.INVALID_REQUEST, reason)
             holder = self._state.instances.get(instance_id)
+            if known is not None:
+                return self._misnamed(holder, request)
             if holder is not None:
                 return self._replace(holder, member_id, request)
         if known is None:
             return self._join(member_id, request)
         return self._go_on(member_id, known, request)
+
+    def _misnamed(self, holder: str | None, request: ConsumerHeartbeat) -> Refused:
+        """Refuse a member that comes under an instance id which is not its own."""
+        if request.member_epoch == JOINS:
+            reason = "The member id is that of a member with another instance id."
+            return Refused(ErrorCode.INVALID_REQUEST, reason)
+        if holder is None:
+            return Refused(ErrorCode.UNKNOWN_MEMBER_ID, "The instance id is not in the group.")
+        reason = "Another member has the static member's instance id."
+        return Refused(ErrorCode.FENCED_INSTANCE_ID, reason)
 
     def _join(self, member_id: str, request: ConsumerHeartbeat) -> Admitted | Refused:
         if request.member_epoch != JOINS:

@@ -284,10 +284,10 @@ class ConsumerHeartbeats:
     ) -> ConsumerHeartbeatAnswer:
         if isinstance(outcome, Refused):
             return ConsumerHeartbeatAnswer(outcome.code, outcome.message)
-        interval_ms = self._groups.config.group_consumer_heartbeat_interval_ms
         if outcome is None:
-            left = (request.member_id, request.member_epoch, interval_ms)
+            left = (request.member_id, request.member_epoch)
             return ConsumerHeartbeatAnswer(ErrorCode.NONE, None, *left)
+        interval_ms = self._groups.config.group_consumer_heartbeat_interval_ms
         member_id, state = outcome.member_id, consumer.state
         if member_id not in state.members:  # it has left in the same turn
             message = "The member is not in the group."

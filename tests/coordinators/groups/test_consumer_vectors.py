@@ -219,6 +219,24 @@ def test_vector_59_an_instance_id_in_use_is_not_released(shell):
     assert shell.code("m2", 0, instance_id="i") == ErrorCode.INVALID_REQUEST
 
 
+def test_a_member_under_the_instance_id_of_another_is_refused(shell):
+    """As Kafka 4.2: 82 where another has it, 25 where no one does, so its client begins anew."""
+    shell.beat("m1", 0, instance_id="i")
+    epoch = shell.beat("m2", 0).member_epoch
+    assert shell.code("m2", epoch, instance_id="i") == ErrorCode.FENCED_INSTANCE_ID
+    assert shell.code("m2", epoch, instance_id="unknown") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert shell.code("m2", 0, instance_id="unknown") == ErrorCode.INVALID_REQUEST
+    assert shell.code("m2", epoch) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("epoch", [-1, -2])
+def test_a_member_that_leaves_is_asked_for_no_more_heartbeats(shell, epoch):
+    """The answer has its epoch and an interval of 0."""
+    shell.beat("m1", 0, instance_id="i")
+    answer = shell.beat("m1", epoch, instance_id="i")
+    assert (answer.member_epoch, answer.heartbeat_interval_ms) == (epoch, 0)
+
+
 def test_vector_60_a_member_that_gives_nothing_up_is_removed(shell):
     """After its rebalance timeout, though it heartbeats; what it had is free."""
     shell.beat("m1", 0)
