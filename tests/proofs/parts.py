@@ -217,13 +217,35 @@ def group_oracle(seconds: float, seed: int) -> Outcome:
     return outcome
 
 
+def consumer_oracle(seconds: float, seed: int) -> Outcome:
+    """The same of the consumer protocol."""
+    from tests.consumer_oracle.play import contest
+
+    outcome = Outcome()
+    with contest() as both:
+        for number in _while(seconds):
+            first = number * _GROUP_HISTORIES_AT_ONCE
+            report = both.run(seed, range(first, first + _GROUP_HISTORIES_AT_ONCE))
+    outcome.figures.update(
+        {
+            "histories": report.histories,
+            "answers compared": report.answers_compared,
+            "answers that differ for a named reason": report.counts.total(),
+            "histories with a difference without a name": len(report.failures),
+        }
+    )
+    outcome.problems += report.failures
+    return outcome
+
+
 PARTS: Final[dict[str, tuple[float, Callable[[float, int], Outcome]]]] = {
     "simulation": (0.1, simulation),
     "compacted-simulation": (0.05, compacted_simulation),
     "group-simulation": (0.05, group_simulation),
     "oracle": (0.1, oracle),
     "group-oracle": (0.05, group_oracle),
-    "groups": (0.1, groups),
+    "consumer-oracle": (0.05, consumer_oracle),
+    "groups": (0.05, groups),
     "nemesis": (0.2, nemesis),
     "soak": (0.1, soak),
     "spark": (0.15, spark),
