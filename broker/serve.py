@@ -16,6 +16,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.allocator import keep_freed_memory
 from broker.config.loading import Config, ConfigError, load_config
 from broker.essential_task import ESSENTIAL_TASK, essential_task, reported_task
 from broker.garbage import end_start
@@ -59,6 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"echoless serve: {error}\n")
         return EXIT_BAD_CONFIGURATION
     configure_logs(config.log_format, config.log_level)
+    keep_freed_memory()
     stop = Stop()
     try:
         stop.heed_signals()

@@ -45,6 +45,7 @@ ONLY_IN = {
 BROKER_FLOORS = (
     (
         *(
+            "allocator",
             "clock",
             "descriptors",
             "doubt",
