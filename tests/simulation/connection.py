@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import Task
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final
 
 import msgpack
@@ -99,11 +99,11 @@ class Service:
             reply(None)
             return None
         answered = self.broker.services.groups.ask(request)
-        if not asyncio.iscoroutine(answered):
+        if not isinstance(answered, Awaitable):
             reply(answered)
             return None
-
-        task = self.process.loop.create_task(answered)
+        work = answered if isinstance(answered, Coroutine) else _waited(answered)
+        task = self.process.loop.create_task(work)
         task.add_done_callback(lambda done: None if done.cancelled() else reply(done.result()))
         return task
 
@@ -344,6 +344,10 @@ class SimulatedPeers:
 
     def _later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> None:
         self._process.later(delay_s, callback, *args)
+
+
+async def _waited(answered: Awaitable[GroupAnswer]) -> GroupAnswer:
+    return await answered
 
 
 def _resolve(future: asyncio.Future[Answer | None], answer: Answer | None) -> None:
