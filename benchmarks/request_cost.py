@@ -269,6 +269,7 @@ KINDS: Final = {
     "produce-100": Kind(_producing(100), 1, 4000),
     "produce-1k": Kind(_producing(1024), 1, 4000),
     "produce-16k": Kind(_producing(16_384), 1, 2000),
+    "produce-1m": Kind(_producing(1_000_000), 1, 200),
     "produce-1k-of-4": Kind(_producing(1024, 4), 4, 2000),
     "native-100": Kind(_producing_native(100), 1, 4000),
     "native-1k": Kind(_producing_native(1024), 1, 4000),

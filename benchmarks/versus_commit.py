@@ -26,6 +26,7 @@ from typing import Final
 
 from benchmarks.first_record import acknowledge_one
 from benchmarks.pairs import Pair, in_turn, print_pair
+from benchmarks.present_pages import take_pages
 from benchmarks.request_cost import KINDS, PRODUCES, Addresses, processor_s, request_cost_us
 from benchmarks.versus_kafka import resident_mb
 from tests.support.cluster import Cluster
@@ -34,6 +35,8 @@ from tests.support.echoless import REPOSITORY, Echoless
 _ROOMS: Final = ("broker", "coordinators", "storage", "protocol")
 _COMMIT_SETTINGS: Final = {"log_flush": "commit"}
 _TOPICS: Final = map("topic-{}".format, itertools.count())
+_ROUND_BYTES_MAX: Final = 256 * 1024 * 1024
+"""More than the requests of one round write, in one log."""
 
 
 def _git(*arguments: str) -> bytes:
@@ -166,6 +169,7 @@ def _leader_cost(cluster: Cluster, name: str) -> dict[str, float]:
     topic = next(_TOPICS)
     cluster.create_topic(topic, KINDS[name].partitions, leader=1)
     leader = cluster.brokers[1]
+    take_pages(len(cluster.brokers) * _ROUND_BYTES_MAX)
     addresses = Addresses(leader.kafka_address, leader.native_address)
     return {"us": request_cost_us(leader.process.pid, addresses, name, topic, creates_topic=False)}
 
@@ -175,6 +179,7 @@ def _cost(
 ) -> dict[str, float]:
     addresses = Addresses(broker.kafka_address, broker.native_address)
     pid, topic = broker.process.pid, next(_TOPICS)
+    take_pages(_ROUND_BYTES_MAX)
     us = request_cost_us(
         pid, addresses, name, topic, requests=requests, main_thread_only=main_thread_only
     )
