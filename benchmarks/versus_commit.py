@@ -31,6 +31,7 @@ from benchmarks.request_cost import KINDS, PRODUCES, Addresses, processor_s, req
 from benchmarks.versus_kafka import resident_mb
 from tests.support.cluster import Cluster
 from tests.support.echoless import REPOSITORY, Echoless
+from tests.support.raw_client import ConnectionEndedError
 
 _ROOMS: Final = ("broker", "coordinators", "storage", "protocol")
 _COMMIT_SETTINGS: Final = {"log_flush": "commit"}
@@ -104,7 +105,12 @@ def requests(here: Path, there: Path, rounds: int) -> dict[str, Pair]:
     with serving(here) as ours, serving(there) as theirs:
         for name in KINDS:
             costs = partial(_cost, ours, name), partial(_cost, theirs, name)
-            figures[name] = _compare(name, rounds, *costs)
+            try:
+                figures[name] = _compare(name, rounds, *costs)
+            except ConnectionEndedError:
+                print(
+                    f"{name}: one of the two has closed the connection, as for what it does not serve"
+                )
     return figures
 
 
