@@ -11,13 +11,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from broker.handlers import permits
-from broker.handlers.group_answers import translated, with_rows
+from broker.handlers.group_answers import packed
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
-from broker.network.request import Answer, Outcome, Request
+from broker.network.request import Outcome, Request
 from coordinators.groups.answers import JoinAnswer, refusal
 from coordinators.groups.requests import JoinGroup
 from protocol.acl import AclOperation
+from protocol.group_responses import encode_join_group_response
 from protocol.lean_named_tuple import NamedTuple
 from protocol.registry import Api
 from protocol.typed_requests import typed
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 API = Api(key=11, name="join_group", version_min=0, version_max=9, flexible_from=6)
 
 _KNOWN_IDS_FROM = 4
-_PROTOCOL_TYPE_FROM = 7
 _SKIP_FROM = 9
 
 
@@ -46,7 +46,8 @@ class JoinGroupRequest(NamedTuple):
 def handle(request: Request, services: Services) -> Outcome:
     """Answers once the group has a new generation."""
     wanted = _wanted(request, services.groups.new_member_uuid())
-    return translated(services.groups.ask(wanted), lambda answer: _fields(request.version, answer))
+    version = request.version
+    return packed(services.groups.ask(wanted), lambda answer: _packed(version, answer))
 
 
 def _wanted(request: Request, uuid: str) -> JoinGroup:
@@ -71,34 +72,25 @@ def _wanted(request: Request, uuid: str) -> JoinGroup:
     )
 
 
-def _fields(version: int, answer: JoinAnswer) -> dict[str, Any]:
-    name = answer.protocol_name
-    members = [
-        {
-            "member_id": one.member_id,
-            "group_instance_id": one.group_instance_id,
-            "metadata": one.metadata,
-        }
-        for one in answer.members
-    ]
-    fields = {
-        "error_code": answer.error_code,
-        "generation_id": answer.generation_id,
-        "protocol_type": answer.protocol_type,
-        "protocol_name": (name or "") if version < _PROTOCOL_TYPE_FROM else name,
-        "leader": answer.leader,
-        "skip_assignment": answer.skip_assignment,
-        "member_id": answer.member_id,
-        "members": members,
-    }
-    return with_rows(fields, members)
+def _packed(version: int, answer: JoinAnswer) -> bytes:
+    return encode_join_group_response(
+        version,
+        error_code=answer.error_code,
+        generation_id=answer.generation_id,
+        protocol_type=answer.protocol_type,
+        protocol_name=answer.protocol_name,
+        leader=answer.leader,
+        skip_assignment=answer.skip_assignment,
+        member_id=answer.member_id,
+        members=answer.members,
+    )
 
 
-def refuse(refusal_: Refusal, _services: Services) -> Answer:
+def refuse(refusal_: Refusal, _services: Services) -> bytes:
     """The error, and no generation."""
     answer = refusal(_wanted(refusal_.request, ""), refusal_.error.code)
     assert isinstance(answer, JoinAnswer)
-    return _fields(refusal_.request.version, answer)
+    return _packed(refusal_.request.version, answer)
 
 
 SERVED = Served(API, handle, refuse, permit=permits.group(AclOperation.READ))

@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import permits
-from broker.handlers.group_answers import translated
+from broker.handlers.group_answers import packed
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
-from broker.network.request import Answer, Outcome, Request
+from broker.network.request import Outcome, Request
 from coordinators.groups.answers import SyncAnswer
 from coordinators.groups.requests import SyncGroup
 from protocol.acl import AclOperation
+from protocol.group_responses import encode_sync_group_response
 from protocol.lean_named_tuple import NamedTuple
 from protocol.registry import Api
 from protocol.typed_requests import typed
@@ -50,16 +51,17 @@ def handle(request: Request, services: Services) -> Outcome:
         protocol_name=body.protocol_name,
         names_protocol=request.version >= _NAMES_FROM,
     )
-    return translated(services.groups.ask(wanted), _fields)
+    version = request.version
+    return packed(services.groups.ask(wanted), lambda answer: _packed(version, answer))
 
 
-def _fields(answer: SyncAnswer) -> dict[str, Any]:
-    return answer._asdict()
+def _packed(version: int, answer: SyncAnswer) -> bytes:
+    return encode_sync_group_response(version, **answer._asdict())
 
 
-def refuse(refusal: Refusal, _services: Services) -> Answer:
+def refuse(refusal: Refusal, _services: Services) -> bytes:
     """The error, and no assignment."""
-    return _fields(SyncAnswer(refusal.error.code))
+    return _packed(refusal.request.version, SyncAnswer(refusal.error.code))
 
 
 SERVED = Served(API, handle, refuse, permit=permits.group(AclOperation.READ))
