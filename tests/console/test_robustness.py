@@ -121,20 +121,25 @@ def test_a_broker_that_stands_still_is_not_asked_twice_at_a_time(
 
 
 def test_events_of_an_unknown_kind_are_left_out_and_said_once(browser: Browser) -> None:
-    """A page that a browser has kept may meet a newer broker: it shows what it knows, and stays connected."""
+    """A page that a browser has kept may meet a newer broker: it shows what it knows, and stays connected.
+
+    A decision named like an event that is no decision is unknown, too: no counter knows it.
+    """
+    kinds = ("constructor", "prophecy", "note", "lost", "skipped", "fault")
     with FloodingBroker() as flooding:
         page = browser.new_page()
         opened: list[str] = []
         page.on("request", lambda request: opened.append(request.url))
         page.goto(f"{flooding.url}/console#/live")
         page.locator("#link[data-state=live]").wait_for()
-        flooding.tell_kind("constructor")
-        flooding.tell_kind("prophecy")
-        flooding.tell_kind("prophecy")
+        for kind in (*kinds, "prophecy"):
+            flooding.tell_kind(kind)
         flooding.pour(1, seconds=0.02, lost=0)
         page.locator("event-list tr", has_text="7·2").wait_for()
-        for kind in ("constructor", "prophecy"):
+        for kind in kinds:
             assert page.locator("event-list tr", has_text=f'kind "decision {kind}"').count() == 1
+        counted = "Object.values(events.counts).every(Number.isInteger)"
+        assert page.evaluate(f"import('./console/events.js').then(({{ events }}) => {counted})")
         assert len([url for url in opened if "/decisions" in url]) == 1
         page.close()
 

@@ -14,10 +14,15 @@ export const OUTCOMES = {
   note: { word: "note", sign: "·", kind: "note" },
 };
 
+/** The outcomes of decisions; the others are events of their own. */
+const DECISIONS = new Set(["append", "duplicate", "divergent_duplicate", "reject"]);
+
 /** How an event is shown; undefined for a kind that this page does not know. */
 export const outcomeOf = (event) => {
-  const name = event.event === "decision" ? event.decision : event.event;
-  return Object.hasOwn(OUTCOMES, name) ? OUTCOMES[name] : undefined;
+  const isDecision = event.event === "decision";
+  const name = isDecision ? event.decision : event.event;
+  const isKnown = Object.hasOwn(OUTCOMES, name) && DECISIONS.has(name) === isDecision;
+  return isKnown ? OUTCOMES[name] : undefined;
 };
 
 /** Decisions, faults and notes in the order of their arrival, the oldest first; at most `KEPT`. */
