@@ -128,6 +128,9 @@ class Appends:
         """Returns the high watermark that commits the records. Raises `KafkaError`, `StorageError`."""
         if self._partition.leader_epoch != self._leader_epoch:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        least = sum([one.size - RECORD_OVERHEAD * len(one.records) for one in asked])
+        if least > bytes_max:  # known before they are copied, which takes a while
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{least} bytes of keys and values")
         wall_ms = self._parts.wall_ms()
         records = [Record(0, wall_ms, r.key, r.value) for one in asked for r in one.records]
         batch = build_batch(records)
