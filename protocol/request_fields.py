@@ -1,7 +1,7 @@
 """Fields of requests that are read by hand: sizes and counts that are bounded by the frame.
 
-A claimed size never takes memory before the bytes are known to be there. Used by the readers of Produce and
-Fetch, and of the requests that every producer begins with; every other request is read by kio, after a walk
+A claimed size never takes memory before the bytes are known to be there. Used by the readers of Produce,
+Fetch and OffsetCommit, and of the requests that every producer begins with; every other request is read by kio, after a walk
 (`request_walk.py`).
 """
 
