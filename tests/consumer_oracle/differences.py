@@ -12,6 +12,8 @@ PREVIOUS_EPOCH: Final = "previous epoch"
 """A heartbeat of the previous epoch: Kafka goes on with it, or fences; Echoless answers what the member has."""
 OTHER_PARTITIONS: Final = "other partitions"
 """`uniform` chooses others; no member is to have more than the one with most in Kafka, or less than that with least."""
+OTHER_SHARES: Final = "other shares"
+"""Members with different subscriptions: Kafka tries chains of moves to even their shares out, Echoless single ones."""
 EARLIER_EPOCH: Final = "commit of an earlier epoch"
 """KIP-1251: Kafka before 4.3 refuses it."""
 TOLD_AGAIN: Final = "told again"
@@ -23,6 +25,7 @@ NAMES: Final = (
     JOINS_AGAIN,
     PREVIOUS_EPOCH,
     OTHER_PARTITIONS,
+    OTHER_SHARES,
     EARLIER_EPOCH,
     TOLD_AGAIN,
     EXPRESSION_FIRST,
@@ -53,9 +56,20 @@ def explain(
     if codes == (0, 0) and _without(kafka, "assignment") == _without(echoless, "assignment"):
         if theirs == ours and kafka["assignment"] is None:
             return TOLD_AGAIN
-        if _assignor(theirs) == "uniform" and _is_as_balanced(_sizes(ours), _sizes(theirs)):
-            return OTHER_PARTITIONS
+        if _assignor(theirs) == "uniform":
+            return _explain_shares(theirs["groups"][0]["members"], ours["groups"][0]["members"])
     return ""
+
+
+def _explain_shares(theirs: list[Any], ours: list[Any]) -> str:
+    """The name of the difference between what members are to have; their number has to be the same."""
+    kafka, echoless = _sizes(theirs), _sizes(ours)
+    if sum(kafka) != sum(echoless):
+        return ""
+    if max(echoless) <= max(kafka) and min(echoless) >= min(kafka):
+        return OTHER_PARTITIONS
+    subscriptions = {tuple(one["subscribed_topic_names"]) for one in ours}
+    return OTHER_SHARES if len(subscriptions) > 1 else ""
 
 
 def _without(answer: Any, name: str) -> Any:
@@ -70,11 +84,6 @@ def _assignor(description: Any) -> str:
     return str(description["groups"][0]["assignor_name"])
 
 
-def _is_as_balanced(ours: list[int], theirs: list[int]) -> bool:
-    return sum(ours) == sum(theirs) and max(ours) <= max(theirs) and min(ours) >= min(theirs)
-
-
-def _sizes(description: Any) -> list[int]:
-    """How many partitions members are to have."""
-    members = description["groups"][0]["members"]
-    return sorted(len(one["target_assignment"]) for one in members)
+def _sizes(members: list[Any]) -> list[int]:
+    """How many partitions each is to have."""
+    return [len(one["target_assignment"]) for one in members]
