@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from tests.consumer_oracle.script import JOINS, Step
@@ -53,12 +54,22 @@ def explain(
         return PREVIOUS_EPOCH
     if step.api == "offset_commit":
         return EARLIER_EPOCH if (_codes(kafka), _codes(echoless)) == ({113}, {0}) else ""
-    if codes == (0, 0) and _without(kafka, "assignment") == _without(echoless, "assignment"):
-        if theirs == ours and kafka["assignment"] is None:
-            return TOLD_AGAIN
-        if _assignor(theirs) == "uniform":
-            return _explain_shares(theirs["groups"][0]["members"], ours["groups"][0]["members"])
+    if codes != (0, 0) or not _differs_in_partitions(kafka, echoless, known, ours):
+        return ""
+    if theirs == ours:
+        return TOLD_AGAIN if kafka["assignment"] is None else ""
+    if _assignor(theirs) == "uniform":
+        return _explain_shares(theirs["groups"][0]["members"], ours["groups"][0]["members"])
     return ""
+
+
+def _differs_in_partitions(kafka: Any, echoless: Any, known: int | None, ours: Any) -> bool:
+    """Whether nothing else differs than what the member has, and so whether it is in the newest epoch already."""
+    changing = {"assignment", "member_epoch"}
+    epochs = {kafka["member_epoch"], echoless["member_epoch"]}
+    return _without(kafka, changing) == _without(echoless, changing) and (
+        len(epochs) == 1 or epochs == {known, ours["groups"][0]["assignment_epoch"]}
+    )
 
 
 def _explain_shares(theirs: list[Any], ours: list[Any]) -> str:
@@ -72,8 +83,8 @@ def _explain_shares(theirs: list[Any], ours: list[Any]) -> str:
     return OTHER_SHARES if len(subscriptions) > 1 else ""
 
 
-def _without(answer: Any, name: str) -> Any:
-    return {key: value for key, value in answer.items() if key != name}
+def _without(answer: Any, names: AbstractSet[str]) -> Any:
+    return {key: value for key, value in answer.items() if key not in names}
 
 
 def _codes(answer: Any) -> set[int]:

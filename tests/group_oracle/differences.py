@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from tests.group_oracle.messages import Plain
+from tests.group_oracle.script import ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS
 from tests.group_oracle.steps import Step
 
 ANOTHER_LEADER: Final = "another leader"
 """The leader has gone: Kafka takes the first of a hash table, Echoless the member that joined first."""
 GENERATION_OF_NO_GROUP: Final = "generation of no group"
+GENERATION_OF_OTHERS: Final = "generation of others"
+"""A member in its first JoinGroup is named with the generation of the others: Kafka accepts that."""
 NEW_STATIC_MEMBER_GONE: Final = "new static member gone"
 """Kafka removes a static member in its first JoinGroup after a session timeout if another process took its place."""
 SUBSCRIBED_MEANWHILE: Final = "subscribed meanwhile"
@@ -23,6 +27,7 @@ NAMES: Final = (
     PENDING_MEMBER_KEPT,
     ANOTHER_LEADER,
     GENERATION_OF_NO_GROUP,
+    GENERATION_OF_OTHERS,
     NEW_STATIC_MEMBER_GONE,
     SUBSCRIBED_MEANWHILE,
 )
@@ -30,10 +35,12 @@ ENDS: Final = frozenset(NAMES) - {GENERATION_OF_NO_GROUP}
 """After these the two groups go separate ways: the history ends."""
 
 
-def explain(step: Step, kafka: Plain, echoless: Plain, state: str) -> str:
+def explain(
+    step: Step, kafka: Plain, echoless: Plain, *, state: str, first_joins: AbstractSet[str]
+) -> str:
     """Return the name of the difference; "" without one. `echoless` is None while only Kafka has answered.
 
-    `state` is that of the group.
+    `state` is that of the group, `first_joins` are the members that wait in their first JoinGroup.
     """
     if step.api == "offset_delete" and echoless is not None:
         has_rows = _codes(kafka) | _codes(echoless) <= {0, 3, 86}
@@ -45,6 +52,8 @@ def explain(step: Step, kafka: Plain, echoless: Plain, state: str) -> str:
         codes = [_codes(answer) for answer in (kafka, echoless)]
         if codes[0] <= {22, 12, 3} and codes[1] <= {69, 12, 3}:
             return GENERATION_OF_NO_GROUP
+    if step.values.get("member_id") in first_joins and echoless is not None:
+        return _explain_first_join(step, kafka, echoless)
     return ""
 
 
@@ -57,6 +66,15 @@ def explain_states(step: Step | None, kafka: str, echoless: str) -> str:
     if (step.api, kafka, echoless) == ("offset_delete", "Dead", "Empty"):
         return PENDING_MEMBER_KEPT
     return ""
+
+
+def _explain_first_join(step: Step, kafka: Plain, echoless: Plain) -> str:
+    if step.api == "offset_commit":
+        is_refused = ILLEGAL_GENERATION in _codes(echoless) - _codes(kafka)
+    else:
+        codes = kafka["error_code"], echoless["error_code"]
+        is_refused = codes == (REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION)
+    return GENERATION_OF_OTHERS if is_refused else ""
 
 
 def _explain_join(step: Step, kafka: Plain, echoless: Plain) -> str:

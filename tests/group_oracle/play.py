@@ -203,16 +203,20 @@ class Player:
         for step, kafka, echoless in self._new_answers(answered):
             if not is_equal and echoless is not None:
                 continue
-            if kafka != echoless and (name := explain(step, kafka, echoless, self._state)) in ENDS:
+            if kafka != echoless and (name := self._explain(step, kafka, echoless)) in ENDS:
                 self._count(name)
                 self._is_over = True
                 return True
         return False
 
+    def _explain(self, step: Step, kafka: Plain, echoless: Plain) -> str:
+        first_joins = {one.member for one in self.script.clients if one.is_in_first_join}
+        return explain(step, kafka, echoless, state=self._state, first_joins=first_joins)
+
     def _differ(self, answered: Sequence[set[int]]) -> bool:
         """Whether two answers differ without a name: no waiting will change that."""
         return any(
-            echoless not in (kafka, None) and not explain(step, kafka, echoless, self._state)
+            echoless not in (kafka, None) and not self._explain(step, kafka, echoless)
             for step, kafka, echoless in self._new_answers(answered)
         )
 
@@ -229,7 +233,7 @@ class Player:
         self.played.answers_compared += 1
         self.played.lines.append(f"     {step.number} -> {echoless}")
         if kafka != echoless:
-            self._count(explain(step, kafka, echoless, self._state))
+            self._count(self._explain(step, kafka, echoless))
         self.script.heard(step, echoless)
 
     def _count(self, name: str) -> None:

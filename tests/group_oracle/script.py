@@ -60,6 +60,11 @@ class Client:
     is_silent: bool = False
     """It sends no heartbeat any more, and is to be forgotten."""
 
+    @property
+    def is_in_first_join(self) -> bool:
+        """It has an id, and waits to be given a generation for the first time."""
+        return bool(self.member) and self.waits_for is not None and self.generation < 0
+
 
 @dataclass(slots=True)
 class Script:
