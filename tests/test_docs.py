@@ -138,7 +138,7 @@ def test_every_named_difference_is_explained() -> None:
     cells = {
         cell.strip()
         for line in prose(ROOT / "docs/differences.md").splitlines()
-        for cell in line.split("|")
+        for cell in re.split("[|;]", line)
     }
     assert {*NAMES, *NAMES_OF_GROUPS} - cells == set()
 
