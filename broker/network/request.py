@@ -64,8 +64,8 @@ class Peer:
     """How many requests wait for an import; later ones wait with them, to keep their order."""
     software: Software | None = None
     """None until the client has sent ApiVersions."""
-    appending: asyncio.Future[Any] | None = None
-    """The last produce request that is not appended yet; later ones wait for it."""
+    appending: Any = None
+    """The produce requests that are not appended yet (`broker/records/produce_turn.py`); later ones join them."""
 
     @property
     def host(self) -> str:
