@@ -8,6 +8,7 @@ place of the generation. v10: topic ids in place of names. Versions 0 and 1 are 
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Awaitable, Iterator
 from functools import partial
@@ -18,7 +19,7 @@ from broker.handlers.group_answers import packed
 from broker.handlers.merged_responses import Rows
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Names, Served
-from broker.network.request import NeedsNoFrame, Outcome, Request
+from broker.network.request import NeedsNoFrame, Outcome, Peer, Request
 from broker.network.turns import ROWS_PER_TURN, in_thread, work_in_turns
 from coordinators.groups.requests import CommittedPartition, OffsetCommit
 from protocol.acl import AclOperation
@@ -75,8 +76,9 @@ def handle(request: Request, services: Services) -> Outcome:
     version, body = request.version, request.body
     rows = _Rows(has_ids=version >= TOPIC_IDS_FROM)
     steps = _sort(body.topics, services, rows)
-    if sum([len(topic.partitions) for topic in body.topics]) > ROWS_PER_TURN:
-        return NeedsNoFrame(_later(steps, version, body, rows, services))
+    row_count = sum([len(topic.partitions) or 1 for topic in body.topics])
+    if row_count > ROWS_PER_TURN or request.peer.committing is not None:
+        return NeedsNoFrame(_later(_Turn(request.peer), steps, request, rows, services))
     for _ in steps:
         pass
     if not rows.wanted:
@@ -85,19 +87,38 @@ def handle(request: Request, services: Services) -> Outcome:
     return packed(answered, lambda answer: rows.packed(version, answer.error_codes))
 
 
+class _Turn:
+    """A commit's place among those of its connection: overtaken by a later one, it would take back what that stored."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self._earlier, self._is_over = peer.committing, asyncio.Event()
+        peer.committing = self._is_over
+
+    async def come(self) -> None:
+        """Returns when the commits before it have reached their coordinators."""
+        if self._earlier is not None:
+            await self._earlier.wait()
+
+    def end(self) -> None:
+        self._is_over.set()
+        if self._peer.committing is self._is_over:
+            self._peer.committing = None
+
+
 async def _later(
-    steps: Iterator[None],
-    version: int,
-    body: OffsetCommitRequest,
-    rows: _Rows,
-    services: Services,
+    turn: _Turn, steps: Iterator[None], request: Request, rows: _Rows, services: Services
 ) -> bytes:
-    await work_in_turns(steps)
-    codes: tuple[ErrorCode, ...] = ()
-    if rows.wanted:
-        answered: Any = services.groups.ask(_commit(version, body, rows))
-        answer = await answered if isinstance(answered, Awaitable) else answered
-        codes = answer.error_codes
+    version, answered = request.version, None
+    try:
+        await work_in_turns(steps)
+        await turn.come()
+        if rows.wanted:
+            answered = services.groups.ask(_commit(version, request.body, rows))
+    finally:
+        turn.end()
+    answer: Any = await answered if isinstance(answered, Awaitable) else answered
+    codes = () if answer is None else answer.error_codes
     return await in_thread(partial(rows.packed, version, codes))
 
 
@@ -107,6 +128,8 @@ def _sort(topics: tuple[OffsetTopic, ...], services: Services, rows: _Rows) -> I
         key = topic.topic
         known, missing = find_topic(key, services, has_ids=rows.has_ids)
         indexes = rows.order.setdefault(key, {})
+        if not topic.partitions:
+            yield
         for index, offset, leader_epoch, metadata in topic.partitions:
             indexes[index] = None
             if known is None or index not in known.assignment:

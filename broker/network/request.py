@@ -66,6 +66,8 @@ class Peer:
     """None until the client has sent ApiVersions."""
     appending: Any = None
     """The produce requests that are not appended yet (`broker/records/produce_turn.py`); later ones join them."""
+    committing: asyncio.Event | None = None
+    """Set when its last commit of many partitions has reached the coordinator; a later commit waits for it."""
 
     @property
     def host(self) -> str:

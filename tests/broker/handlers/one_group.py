@@ -113,8 +113,7 @@ async def created(kafka: RawConnection, group: str = GROUP) -> None:
     assert answer.coordinators[0].error_code == ErrorCode.NONE
 
 
-async def commit(
-    kafka: RawConnection,
+def commit_request(
     offsets: Mapping[tuple[str | uuid.UUID, int], int],
     version: int = 9,
     *,
@@ -122,12 +121,11 @@ async def commit(
     generation: int = -1,
     member_id: str = "",
     metadata: str | None = "note",
-) -> list[tuple[str | uuid.UUID, int, ErrorCode]]:
-    """Topic, partition and code of each row of an OffsetCommit."""
-    has_ids = version >= offset_commit.TOPIC_IDS_FROM
+) -> Any:
+    """An OffsetCommit with a row for each topic and partition."""
+    field = _topic_field(version)
     topic_class = nested("offset_commit", version, "OffsetCommitRequestTopic")
     partition_class = nested("offset_commit", version, "OffsetCommitRequestPartition")
-    field = "topic_id" if has_ids else "name"
     epoch = {"committed_leader_epoch": 3} if version >= 6 else {}
     topics = tuple(
         topic_class(
@@ -143,22 +141,37 @@ async def commit(
         )
         for (key, index), offset in offsets.items()
     )
-    answer = await call(
-        kafka,
-        "offset_commit",
-        version,
-        group_id=group,
-        generation_id_or_member_epoch=generation,
-        member_id=member_id,
-        group_instance_id=None,
-        retention_time=datetime.timedelta(milliseconds=-1),
-        topics=topics,
-    )
+    values = {
+        "group_id": group,
+        "generation_id_or_member_epoch": generation,
+        "member_id": member_id,
+        "group_instance_id": None,
+        "retention_time": datetime.timedelta(milliseconds=-1),
+        "topics": topics,
+    }
+    request_class = message("offset_commit", version, "Request")
+    return request_class(**_fields("offset_commit", version, values))
+
+
+async def commit(
+    kafka: RawConnection,
+    offsets: Mapping[tuple[str | uuid.UUID, int], int],
+    version: int = 9,
+    **values: Any,
+) -> list[tuple[str | uuid.UUID, int, ErrorCode]]:
+    """Topic, partition and code of each row of an OffsetCommit; `values` as for `commit_request`."""
+    kafka.send_request(commit_request(offsets, version, **values))
+    answer = await kafka.receive_response("offset_commit", version)
+    field = _topic_field(version)
     return [
         (getattr(topic, field), row.partition_index, ErrorCode(row.error_code))
         for topic in answer.topics
         for row in topic.partitions
     ]
+
+
+def _topic_field(version: int) -> str:
+    return "topic_id" if version >= offset_commit.TOPIC_IDS_FROM else "name"
 
 
 async def committed(

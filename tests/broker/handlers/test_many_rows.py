@@ -25,6 +25,7 @@ from broker.network.turns import ROWS_PER_TURN, ManyRows
 from broker.records.produce import ACKS_LEADER
 from protocol.errors import ErrorCode, KafkaError
 from protocol.headers import RequestHeader
+from protocol.offset_commit import NO_RETENTION, OffsetCommitRequest, OffsetTopic
 from protocol.produce_request import PartitionRecords, ProduceRequest, TopicRecords
 from tests.support.in_process import Running
 from tests.support.kio_requests import smallest_request
@@ -128,6 +129,18 @@ async def test_others_have_turns_between_the_rows(running: Running, name: str) -
     assert isinstance(outcome, Awaitable)
     answer, turns = await turns_until(outcome)
     assert isinstance(answer, bytes if name in PACKED_BY_HAND else ManyRows)
+    assert turns > ROWS / 5
+
+
+@pytest.mark.usefixtures("slow_clock")
+async def test_others_have_turns_between_topics_without_partitions(running: Running) -> None:
+    """Each is a row of the answer to OffsetCommit, though nothing is committed."""
+    served = SERVED["offset_commit"]
+    topics = tuple([OffsetTopic(f"t{n}", ()) for n in range(ROWS)])
+    body = OffsetCommitRequest("g", -1, "", None, NO_RETENTION, topics)
+    outcome = served.handle(request_of(served, body), running.broker.services)
+    assert isinstance(outcome, Awaitable)
+    _, turns = await turns_until(outcome)
     assert turns > ROWS / 5
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from broker.handlers.offset_commit import API, TOPIC_IDS_FROM
+from broker.network.turns import ROWS_PER_TURN
 from protocol.errors import ErrorCode
-from tests.broker.handlers.one_group import alone, commit, committed, created
+from tests.broker.handlers.one_group import alone, commit, commit_request, committed, created
 from tests.support.in_process import Running
 from tests.support.raw_client import RawConnection, create_topic
 
@@ -81,6 +82,20 @@ async def test_a_generation_of_a_group_that_does_not_exist(
     await created(kafka)
     rows = await commit(kafka, {("t", 0): 1}, version, generation=3, member_id="m")
     assert rows == [("t", 0, code)]
+
+
+async def test_a_commit_overtakes_none_before_it_on_its_connection(kafka: RawConnection) -> None:
+    """One of many partitions takes turns, and would take back what those after it have stored."""
+    await create_topic(kafka, "t", 3)
+    await created(kafka)
+    many = {("t", index): 10 for index in range(ROWS_PER_TURN + 1)}
+    requests = [many, {("t", 0): 20}, {("t", 1): 20}, many, {("t", 1): 30}]
+    for offsets in requests:
+        kafka.send_request(commit_request(offsets))
+    for _ in requests:
+        await kafka.receive_response("offset_commit", 9)
+    found = await committed(kafka, {"t": (0, 1, 2)})
+    assert [offset for _, _, offset, _, _ in found] == [10, 30, 10]
 
 
 @pytest.mark.slow
