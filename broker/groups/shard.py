@@ -260,9 +260,12 @@ class Shard:
     # --- requests ---
 
     def ask(self, request: GroupRequest) -> Answered:
-        """Has the coordinator process a request."""
-        if self.state is ShardState.LOADING:
+        """Has the coordinator process a request, after those that are held."""
+        if self.state is ShardState.LOADING or self._held:
             return self._ask_later(request)
+        return self._ask_now(request)
+
+    def _ask_now(self, request: GroupRequest) -> Answered:
         coordinator = self._coordinator
         if coordinator is None:
             return refusal(request, self._absence())
@@ -279,7 +282,7 @@ class Shard:
 
     async def _ask_later(self, request: GroupRequest) -> GroupAnswer:
         """Processes the request once the shard is loaded, or refuses it if that takes long."""
-        if self._held < HELD_MAX:
+        if self._held < HELD_MAX or self._loaded.done():
             self._held += 1
             try:
                 await asyncio.wait({self._loaded}, timeout=HELD_S)
@@ -288,7 +291,7 @@ class Shard:
         if self.state is ShardState.LOADING:
             code = _WHILE_LOADING.get(type(request), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             return refusal(request, code)
-        answered = self.ask(request)
+        answered = self._ask_now(request)
         return await answered if isinstance(answered, Awaitable) else answered
 
     def _abandon(self, reply_id: int) -> None:

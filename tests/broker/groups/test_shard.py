@@ -257,6 +257,29 @@ async def test_requests_are_held_until_the_partition_is_loaded(
 
 
 @pytest.mark.parametrize("is_full", [False, True])
+async def test_what_was_held_comes_before_what_arrives_once_the_partition_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, *, is_full: bool
+) -> None:
+    """A commit that overtook the one before it would be taken back by that."""
+    monkeypatch.setattr(shard_module, "HELD_S", WITHIN_S)
+    monkeypatch.setattr(shard_module, "HELD_MAX", 1 if is_full else 2)
+    one = Sharded(replicas=(1, 2))
+    one.store(b"a")
+    shard = Shard(one.led.partition, one.parts)
+    held = asyncio.ensure_future(answer_of(shard, HEARTBEAT))
+    await until(lambda: one.led.partition.waiters.commit.heap)
+    later = Heartbeat("g", 1, "later", None)
+    answered: list[Any] = []
+    shard._loaded.add_done_callback(lambda _: answered.append(shard.ask(later)))
+    one.led.partition.note_fetch(2, 7, 1)
+    assert await held == ALIVE
+    assert [await it if isinstance(it, Awaitable) else it for it in answered] == [ALIVE]
+    asked = [event.request for event in one.coordinator.events if isinstance(event, Requested)]
+    assert asked == [HEARTBEAT, later]
+    assert shard.ask(HEARTBEAT) == ALIVE
+
+
+@pytest.mark.parametrize("is_full", [False, True])
 async def test_a_request_is_not_held_for_long(
     monkeypatch: pytest.MonkeyPatch, *, is_full: bool
 ) -> None:
