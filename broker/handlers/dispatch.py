@@ -274,8 +274,8 @@ async def framed_later(
 
 
 def framed_soon(api: Api, header: RequestHeader, version: int, answer: Answer) -> Dispatched:
-    """The framed answer; later, if its classes have to be imported first."""
-    if isinstance(answer, dict) and not api.can_encode(version):
+    """The framed answer; later, if it has many rows, or its classes have to be imported first."""
+    if isinstance(answer, ManyRows) or (isinstance(answer, dict) and not api.can_encode(version)):
         return _encoded_in_thread(api, header, version, answer)
     return framed(api, header, version, answer)
 

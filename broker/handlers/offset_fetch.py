@@ -136,6 +136,8 @@ def _sort(
             for index in topic.partition_indexes:
                 indexes[index] = code
                 yield
+            if not indexes:
+                yield
 
 
 def _fill(
@@ -172,6 +174,8 @@ def _rows(
         for index, code in indexes.items():
             one = None if name is None else found.get((name, index))
             partitions.append(_row(one or FetchedOffset("", index, error_code=group.code or code)))
+            yield
+        if not indexes:
             yield
 
 
@@ -227,7 +231,7 @@ def _fields(version: int, groups: list[_Group]) -> dict[str, Any]:
     ]
     fields = {"groups": rows} if version >= GROUPS_FROM else rows[0]
     count = len(groups)
-    count += sum(len(topic["partitions"]) for group in groups for topic in group.rows)
+    count += sum(len(topic["partitions"]) or 1 for group in groups for topic in group.rows)
     return ManyRows(fields) if count > ROWS_PER_TURN else fields
 
 

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from broker.network.request import Outcome
-from broker.network.turns import in_turns
+from broker.network.turns import ROWS_PER_TURN, ManyRows, in_turns
 
 
 def partition_rows(
@@ -17,8 +17,13 @@ def partition_rows(
 
     `name` is the field that holds the topic's name, in the request and in the answer.
     """
+
+    def answer(found: list[Mapping[str, Any]]) -> Mapping[str, Any]:
+        fields = {"topics": grouped(topics, iter(found), name)}
+        return ManyRows(fields) if len(topics) > ROWS_PER_TURN else fields
+
     rows = (row(getattr(topic, name), one) for topic in topics for one in topic.partitions)
-    return in_turns(rows, lambda found: {"topics": grouped(topics, iter(found), name)})
+    return in_turns(rows, answer)
 
 
 def grouped(

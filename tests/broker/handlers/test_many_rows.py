@@ -15,7 +15,7 @@ import pytest
 from kio.serial import entity_writer
 
 from broker.handlers.alter_user_scram_credentials import USERS_MAX
-from broker.handlers.dispatch import SERVED_BY_KEY
+from broker.handlers.dispatch import SERVED_BY_KEY, framed, framed_soon
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.metadata.topic import NewTopic
@@ -142,6 +142,40 @@ async def test_others_have_turns_between_topics_without_partitions(running: Runn
     assert isinstance(outcome, Awaitable)
     _, turns = await turns_until(outcome)
     assert turns > ROWS / 5
+
+
+@pytest.mark.parametrize(
+    "name", ["delete_records", "list_offsets", "offset_fetch", "offset_for_leader_epoch"]
+)
+async def test_many_topics_without_partitions_are_encoded_in_a_thread(
+    running: Running, name: str
+) -> None:
+    """They are rows, too, though the handler has nothing to do for them."""
+    served = SERVED[name]
+    request = request_of(served, body_of_empty_topics(name))
+    outcome = served.handle(request, running.broker.services)
+    answer: Any = await outcome if isinstance(outcome, Awaitable) else outcome
+    assert isinstance(answer, ManyRows)
+    version = served.api.version_max
+    body = served.encode(version, answer)  # and nothing is left to be imported
+    dispatched = framed_soon(served.api, request.header, version, answer)
+    assert isinstance(dispatched, Awaitable)
+    assert await dispatched == framed(served.api, request.header, version, body)
+
+
+def body_of_empty_topics(api: str) -> Any:
+    """A request of the newest version with `ROWS` topics that name no partitions."""
+    body = smallest_request(api, SERVED[api].api.version_max, elements=1)
+    if api == "offset_fetch":
+        return dataclasses.replace(body, groups=tuple(map(with_empty_topics, body.groups)))
+    return with_empty_topics(body)
+
+
+def with_empty_topics(entity: Any) -> Any:
+    (topic,) = entity.topics
+    field = "partitions" if hasattr(topic, "partitions") else "partition_indexes"
+    rows = (dataclasses.replace(numbered(topic, n), **{field: ()}) for n in range(ROWS))
+    return dataclasses.replace(entity, topics=tuple(rows))
 
 
 @pytest.mark.usefixtures("slow_clock")
