@@ -28,12 +28,20 @@ Broker = tuple[RawConnection, dict[str, uuid.UUID]]
 _STEPS: Final = 40
 """In each half."""
 _MEMORY: Final = Path("/dev/shm")
+_SESSION_MS: Final = "3600000"
+"""No member is forgotten: the first histories wait until all have been played, and both brokers restarted."""
 _KAFKA: Final = {
     "auto.create.topics.enable": "false",
     "log.cleaner.enable": "false",
     "num.io.threads": "1",
+    "group.consumer.session.timeout.ms": _SESSION_MS,
+    "group.consumer.max.session.timeout.ms": _SESSION_MS,
 }
-_ECHOLESS: Final = {"auto_create_topics_enable": "false", "offsets_topic_num_partitions": "1"}
+_ECHOLESS: Final = {
+    "auto_create_topics_enable": "false",
+    "offsets_topic_num_partitions": "1",
+    "group_consumer_session_timeout_ms": _SESSION_MS,
+}
 
 
 @dataclass(slots=True)

@@ -6,7 +6,11 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from tests.group_oracle.messages import Plain
-from tests.group_oracle.script import ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS
+from tests.group_oracle.script import (
+    ILLEGAL_GENERATION,
+    REBALANCE_IN_PROGRESS,
+    UNKNOWN_MEMBER_ID,
+)
 from tests.group_oracle.steps import Step
 
 ANOTHER_LEADER: Final = "another leader"
@@ -14,6 +18,8 @@ ANOTHER_LEADER: Final = "another leader"
 GENERATION_OF_NO_GROUP: Final = "generation of no group"
 GENERATION_OF_OTHERS: Final = "generation of others"
 """A member in its first JoinGroup is named with the generation of the others: Kafka accepts that."""
+SYNC_OF_ONE_THAT_LEFT: Final = "sync of one that left"
+"""The SyncGroup of a member that leaves meanwhile: Kafka never answers it."""
 NEW_STATIC_MEMBER_GONE: Final = "new static member gone"
 """Kafka removes a static member in its first JoinGroup after a session timeout if another process took its place."""
 SUBSCRIBED_MEANWHILE: Final = "subscribed meanwhile"
@@ -28,6 +34,7 @@ NAMES: Final = (
     ANOTHER_LEADER,
     GENERATION_OF_NO_GROUP,
     GENERATION_OF_OTHERS,
+    SYNC_OF_ONE_THAT_LEFT,
     NEW_STATIC_MEMBER_GONE,
     SUBSCRIBED_MEANWHILE,
 )
@@ -54,6 +61,13 @@ def explain(
             return GENERATION_OF_NO_GROUP
     if step.values.get("member_id") in first_joins and echoless is not None:
         return _explain_first_join(step, kafka, echoless)
+    return ""
+
+
+def explain_only_ours(step: Step, echoless: Plain, last: Step | None) -> str:
+    """Return the name of the reason why only Echoless has answered a step; "" without one. `last` is the newest step."""
+    if last is not None and (step.api, last.api) == ("sync_group", "leave_group"):
+        return SYNC_OF_ONE_THAT_LEFT if echoless["error_code"] == UNKNOWN_MEMBER_ID else ""
     return ""
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tests.group_oracle.differences import ENDS, explain, explain_states
+from tests.group_oracle.differences import ENDS, explain, explain_only_ours, explain_states
 from tests.group_oracle.messages import Plain
 from tests.group_oracle.script import Client, Script
 from tests.group_oracle.side import Side
@@ -110,6 +110,8 @@ class Player:
 
     async def _step(self) -> None:
         mortals = [one for one in self.script.clients if self._can_expire(one)]
+        if any(one.is_pending for one in self.script.clients):
+            mortals = []  # an id that was given expires, too, if no one joins with it meanwhile
         if self.is_mortal and mortals and self._choices.random() < _EXPIRY_SHARE:
             await self._expire(self._choices.choice(mortals))
             return
@@ -193,21 +195,28 @@ class Player:
 
     def _go_separate_ways(self, answered: Sequence[set[int]], described: Sequence[Plain]) -> bool:
         """Whether something differs for a named reason after which the groups cannot be compared any more."""
+        name = self._named_end(answered, described)
+        if name:
+            self._count(name)
+            self._is_over = True
+        return bool(name)
+
+    def _named_end(self, answered: Sequence[set[int]], described: Sequence[Plain]) -> str:
         states = [str(one["groups"][0]["group_state"]) for one in described]
         last = self._steps[max(self._steps)] if self._steps else None
         if name := explain_states(last, *states):
-            self._count(name)
-            self._is_over = True
-            return True
+            return name
+        for number in answered[ECHOLESS] - answered[KAFKA]:
+            echoless = self._sides[ECHOLESS].answer(number)
+            if name := explain_only_ours(self._steps[number], echoless, last):
+                return name
         is_equal = answered[KAFKA] == answered[ECHOLESS]
         for step, kafka, echoless in self._new_answers(answered):
             if not is_equal and echoless is not None:
                 continue
             if kafka != echoless and (name := self._explain(step, kafka, echoless)) in ENDS:
-                self._count(name)
-                self._is_over = True
-                return True
-        return False
+                return name
+        return ""
 
     def _explain(self, step: Step, kafka: Plain, echoless: Plain) -> str:
         first_joins = {one.member for one in self.script.clients if one.is_in_first_join}
