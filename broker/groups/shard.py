@@ -161,8 +161,8 @@ class Shard:
         self._fired_early: list[TimerKey] = []
         """Timers that fired while the coordinator began with one group after the other."""
         self._coordinator: GroupCoordinator | None = None
-        self._loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._held = 0
+        self._held: dict[asyncio.Future[Answered], GroupRequest] = {}
+        """Requests that wait until it is loaded, in their order; each future gets what `ask` returns."""
         self._waiting: dict[int, _Waiting] = {}
         self._last_reply_id = 0
         self._working: set[asyncio.Task[None]] = set()
@@ -199,7 +199,7 @@ class Shard:
         early, self._fired_early = self._fired_early, []
         for key in early:
             self._step(TimerFired(key))
-        self._loaded.set_result(None)
+        self._ask_held()
 
     def _not_loaded(self, error: Exception) -> None:
         name = self.partition.name
@@ -249,8 +249,7 @@ class Shard:
         self._appends.close()
         if self._loading is not asyncio.current_task():
             self._loading.cancel()
-        if not self._loaded.done():
-            self._loaded.set_result(None)
+        self._ask_held()
         for task in self._working:
             task.cancel()
         waiting, self._waiting = self._waiting, {}
@@ -260,10 +259,14 @@ class Shard:
     # --- requests ---
 
     def ask(self, request: GroupRequest) -> Answered:
-        """Has the coordinator process a request, after those that are held."""
-        if self.state is ShardState.LOADING or self._held:
-            return self._ask_later(request)
-        return self._ask_now(request)
+        """Has the coordinator process a request: once it is loaded, unless that takes long."""
+        if self.state is not ShardState.LOADING:
+            return self._ask_now(request)
+        if len(self._held) >= HELD_MAX:
+            return _refusal_while_loading(request)
+        asked: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
+        self._held[asked] = request
+        return self._answer_held(asked, request)
 
     def _ask_now(self, request: GroupRequest) -> Answered:
         coordinator = self._coordinator
@@ -280,19 +283,30 @@ class Shard:
         is_lost = self.state is ShardState.LOST
         return ErrorCode.NOT_COORDINATOR if is_lost else ErrorCode.COORDINATOR_NOT_AVAILABLE
 
-    async def _ask_later(self, request: GroupRequest) -> GroupAnswer:
-        """Processes the request once the shard is loaded, or refuses it if that takes long."""
-        if self._held < HELD_MAX or self._loaded.done():
-            self._held += 1
-            try:
-                await asyncio.wait({self._loaded}, timeout=HELD_S)
-            finally:
-                self._held -= 1
-        if self.state is ShardState.LOADING:
-            code = _WHILE_LOADING.get(type(request), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-            return refusal(request, code)
-        answered = self._ask_now(request)
+    async def _answer_held(
+        self, asked: asyncio.Future[Answered], request: GroupRequest
+    ) -> GroupAnswer:
+        try:
+            async with asyncio.timeout(HELD_S):
+                await asked
+        except TimeoutError:
+            if asked.cancelled():
+                return _refusal_while_loading(request)
+        finally:
+            self._held.pop(asked, None)
+        answered = asked.result()
         return await answered if isinstance(answered, Awaitable) else answered
+
+    def _ask_held(self) -> None:
+        """Has the held requests processed in the step that ends the loading: no later one can come before them."""
+        held, self._held = self._held, {}
+        for asked, request in held.items():
+            if asked.cancelled():
+                continue
+            try:
+                asked.set_result(self._ask_now(request))
+            except Exception as error:  # noqa: BLE001 - belongs to whoever asked
+                asked.set_exception(error)
 
     def _abandon(self, reply_id: int) -> None:
         if self._waiting.pop(reply_id, None) is not None:
@@ -415,3 +429,8 @@ class Shard:
         if isinstance(answer, OffsetCommitAnswer):
             self._parts.appends.metrics.note_commit(answer.error_codes)
         waiting.give(answer)
+
+
+def _refusal_while_loading(request: GroupRequest) -> GroupAnswer:
+    code = _WHILE_LOADING.get(type(request), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    return refusal(request, code)
