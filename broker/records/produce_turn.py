@@ -3,7 +3,7 @@
 Requests of a connection are processed as they arrive. One whose batch is opened in the thread is
 appended later, so those after it wait for it: batches of a producer must reach the log in sequence
 order. Those that waited are appended together, so the next request finds no one waiting: a task for
-each takes three times as long. Waiting for an acknowledgement is not part of a turn.
+each takes two to three times as long. Waiting for an acknowledgement is not part of a turn.
 """
 
 from __future__ import annotations
