@@ -92,12 +92,13 @@ class FrameReceiver:
         self._lent = memoryview(self._large)[self._large_filled :]
         return self._lent
 
-    def received(self, count: int) -> None:
-        """Records that `count` bytes were written into the buffer that `writable` returned."""
+    def received(self, count: int) -> bool:
+        """Records that `count` bytes were written into the buffer that `writable` returned; returns whether it is full."""
         if self._large is not None:
             self._large_filled += count
-        else:
-            self._end += count
+            return self._large_filled == len(self._large)
+        self._end += count
+        return self._end == SHARED_BUFFER_SIZE
 
     def limit(self, frame_size_max: int) -> None:
         """Changes the limit for frames whose length has not been read yet."""

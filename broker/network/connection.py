@@ -31,7 +31,7 @@ from broker.doubt import StateInDoubtError
 from broker.limited_log import LimitedLog
 from broker.metrics import LATENCY_BOUNDS_S, Latencies, Metrics
 from broker.network.client_host import client_host
-from broker.network.loop_turn import LOOP_TURN
+from broker.network.loop_turn import LOOP_TURN, Reads
 from broker.network.memory_budget import MemoryBudget, Reservation
 from broker.network.pieces import Pieces
 from broker.network.promise import Promise
@@ -161,9 +161,9 @@ class Connection(asyncio.BufferedProtocol):
         self._ending: asyncio.Future[None] | None = None
         """Waits for the last answers of a client that has ended its side."""
         self._is_pumping = False
-        self._is_resting = False
+        self._is_resting = self._is_muted = False
         """Whether nothing is processed now: others have their turn, or the connection is muted or paused."""
-        self._is_muted = False
+        self._reads = Reads()
         self.entrance: Entrance | None = None
         """The place where the connection may have to wait before it is read."""
         self._pause: asyncio.TimerHandle | None = None
@@ -369,7 +369,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._last_active = time.monotonic()
         self._metrics.received_bytes_total += nbytes
-        self._receiver.received(nbytes)
+        self._reads.have_filled_buffer = self._receiver.received(nbytes)
         if self._reservation is not None:
             self._reservation.progressed(nbytes, self._last_active)
         self._pump()
@@ -444,7 +444,10 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             self._is_pumping = False
             self._write_answers()
-            LOOP_TURN.count(time.monotonic() - began_at)
+            taken_s = time.monotonic() - began_at
+            LOOP_TURN.count(taken_s)
+            if self._reads.have_filled_buffer and self._reads.end_turn(taken_s):
+                self._rest()
         self._update_reading()
 
     def _rest(self) -> None:

@@ -84,5 +84,29 @@ class LoopTurn:
         self._loop, self._used_s = None, 0.0
 
 
+class Reads:
+    """The reads of one socket in one step of the loop.
+
+    The loop reads a socket up to 32 times, as long as each read fills the buffer, before it looks at another one, and the
+    requests of each are processed before the next. Turns of their own they must not have: a producer of large batches would get
+    32 of them, and a follower that is sent what it writes one.
+    """
+
+    __slots__ = ("_taken_s", "have_filled_buffer")
+
+    def __init__(self) -> None:
+        self.have_filled_buffer = False
+        """Whether the last one did."""
+        self._taken_s = 0.0
+
+    def end_turn(self, taken_s: float) -> bool:
+        """Counts what the requests of a read have taken that filled the buffer; returns whether others come first now."""
+        self._taken_s += taken_s
+        if self._taken_s < NOTABLE_S:
+            return False
+        self._taken_s = 0.0
+        return True
+
+
 LOOP_TURN: Final = LoopTurn()
 """The turn of the one loop that this process runs."""

@@ -36,8 +36,11 @@ logger = logging.getLogger(__name__)
 
 MAX_WAIT_MS: Final = 500
 """How long a leader with no new data holds a fetch (Kafka's `replica.fetch.wait.max.ms`)."""
-BYTES_MAX: Final = 10 * 1024 * 1024
-"""Size limit of one response (Kafka's `replica.fetch.response.max.bytes`)."""
+BYTES_MAX: Final = 3 * 1024 * 1024
+"""Size limit of one response (Kafka's `replica.fetch.response.max.bytes`); a larger batch comes whole.
+
+Below the 4 MB from which memory is taken from the kernel each time (`broker/allocator.py`), and that a socket's buffer holds.
+"""
 SNAPSHOT_BYTES_MAX: Final = 1024 * 1024
 SILENCE_MAX_S: Final = 3.0
 """Silence allowed to a leader: longer than it may hold a fetch, far less than followers may lag."""

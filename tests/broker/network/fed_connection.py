@@ -26,6 +26,23 @@ class LostTransport(asyncio.Transport):
         return False
 
 
+class PausedTransport(LostTransport):
+    """Knows whether the connection wants to be read, and takes every answer."""
+
+    def __init__(self):
+        super().__init__()
+        self.is_paused = False
+
+    def pause_reading(self):
+        self.is_paused = True
+
+    def resume_reading(self):
+        self.is_paused = False
+
+    def write(self, data):
+        pass
+
+
 class RecordingTransport(LostTransport):
     """Keeps what each write carried, and whether the connection was closed after it."""
 

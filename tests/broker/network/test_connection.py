@@ -28,7 +28,14 @@ from broker.network.memory_budget import MemoryBudget
 from broker.network.request import CloseConnectionError, NeedsNoFrame
 from broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
 from protocol.errors import DecodeError
-from tests.broker.network.fed_connection import LostTransport, RecordingTransport, framed, receive
+from protocol.framing import SHARED_BUFFER_SIZE
+from tests.broker.network.fed_connection import (
+    LostTransport,
+    PausedTransport,
+    RecordingTransport,
+    framed,
+    receive,
+)
 
 FRAME_SIZE_MAX = 1_000_000
 LARGE_ANSWER_BYTES = 4_000_000
@@ -39,6 +46,13 @@ def failure(payload: bytes) -> Exception:
     if payload.endswith(b"doubt"):
         return StateInDoubtError("the log")
     return AssertionError("a handler's") if payload.endswith(b"assertion") else KeyError("x")
+
+
+def take(seconds: float) -> None:
+    """Holds the event loop for so long, as processing a request does."""
+    began = time.monotonic()
+    while time.monotonic() < began + seconds:
+        pass
 
 
 class Harness:
@@ -61,9 +75,9 @@ class Harness:
             answer = self.answer_later(payload, released)
             return NeedsNoFrame(answer) if b"without frame" in payload[:20] else answer
         if payload.startswith(b"slow"):
-            began = time.monotonic()
-            while time.monotonic() < began + 2 * TURN_S:
-                pass
+            take(2 * TURN_S)
+        if payload.startswith(b"half a turn"):
+            take(TURN_S / 2)
         if payload.startswith(b"big"):
             return (framed(bytes(BIG_ANSWER_BYTES)),)
         if payload.startswith(b"silent"):
@@ -179,10 +193,31 @@ async def test_the_slow_requests_of_many_connections_share_turns_fairly():
         assert most <= CROWDED_S / (2 * TURN_S) + 1
 
 
+async def test_the_reads_of_one_step_share_the_turn_of_their_connection():
+    """The loop reads a socket up to 32 times, as long as that fills the buffer, before it looks at another."""
+    connection, transport = Harness().connection(), PausedTransport()
+    connection.connection_made(transport)
+    request = framed(b"half a turn".ljust(2 * SHARED_BUFFER_SIZE))
+    for _ in range(3):
+        receive(connection, request)
+        assert transport.is_paused
+        await until(lambda: not transport.is_paused)
+    connection.connection_lost(None)
+
+
 @pytest.fixture
 def endless_turns(monkeypatch):
     """A connection processes all that it has received, however busy the machine is."""
     monkeypatch.setattr(LoopTurn, "ends_at", lambda _self, _now_s: math.inf)
+
+
+async def test_a_read_that_takes_all_there_is_needs_no_rest(endless_turns):
+    """The loop goes on to others by itself; a rest would cost every client that sends small requests."""
+    connection, transport = Harness().connection(), PausedTransport()
+    connection.connection_made(transport)
+    receive(connection, framed(b"half a turn"))
+    assert not transport.is_paused
+    connection.connection_lost(None)
 
 
 async def test_the_answers_of_one_read_leave_in_one_write(endless_turns):
