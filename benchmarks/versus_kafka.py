@@ -9,6 +9,7 @@ the same disk. Prints a line per figure, and at the end the table of `docs/bench
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import shutil
 import statistics
@@ -20,6 +21,8 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
+
+from confluent_kafka.admin import AdminClient
 
 from benchmarks.first_record import acknowledge_one
 from benchmarks.pairs import Pair, pairs_of, print_pair, run_load, several_in_turn
@@ -35,16 +38,24 @@ SIZES: Final = {"100 B": 100, "1 KB": 1_000, "16 KB": 16_000, "1 MB": 1_000_000}
 """Bytes per batch, by the name in the table."""
 _RECORDS_PER_S: Final = {"1 MB": 40}
 """The rate at which latency is measured, if it is not 200/s: far below what each broker can take."""
-_ECHOLESS: Final = {"message_max_bytes": "2000000", "log_retention_bytes": "1000000000"}
+_ECHOLESS: Final = {
+    "message_max_bytes": "2000000",
+    "log_retention_bytes": "1000000000",
+    "log_segment_delete_delay_ms": "100",
+}
 _KAFKA: Final = {
     "message.max.bytes": "2000000",
     "log.segment.bytes": "134217728",
     "log.retention.bytes": "1000000000",
     "log.retention.check.interval.ms": "5000",
+    "log.segment.delete.delay.ms": "100",
+    "log.initial.task.delay.ms": "100",
 }
 """Logs of a gigabyte: the disk takes what the page cache holds."""
-_LOAD_BYTES_MAX: Final = 2 * 1024**3
+_LOAD_BYTES_MAX: Final = 4 * 1024**3
 """More than one load writes."""
+_LOADS: Final = itertools.count()
+_DELETION_TIMEOUT_S: Final = 30.0
 _START_ROUNDS_MAX: Final = 5
 
 
@@ -172,14 +183,28 @@ def _loads(
     versions: list[KafkaVersion],
     options: dict[str, float],
 ) -> dict[str, dict[str, Pair]]:
-    topic = f"load-{options['batch_bytes']}"
-    measures = [partial(_load, kind, one.kafka_address, topic, options) for one in candidates]
+    measures = [partial(_load, kind, one, options) for one in candidates]
     return _measured(measures, rounds, versions)
 
 
-def _load(kind: str, address: str, topic: str, options: dict[str, float]) -> Mapping[str, float]:
+def _load(kind: str, broker: Echoless | Kafka, options: dict[str, float]) -> Mapping[str, float]:
+    """One load, into a topic of its own that is deleted afterwards: what stays takes the next one's pages."""
+    topic = f"load-{next(_LOADS)}"
     take_pages(_LOAD_BYTES_MAX)
-    return run_load(kind, address, topic, **options)
+    try:
+        return run_load(kind, broker.kafka_address, topic, **options)
+    finally:
+        _delete(broker, topic)
+
+
+def _delete(broker: Echoless | Kafka, topic: str) -> None:
+    """Deletes a topic; returns when its files are gone."""
+    admin = AdminClient({"bootstrap.servers": broker.kafka_address, "log_level": 2})
+    admin.delete_topics([topic])[topic].result(_DELETION_TIMEOUT_S)
+    deadline = time.monotonic() + _DELETION_TIMEOUT_S
+    while any(broker.data_dir.rglob(f"{topic}*")):
+        assert time.monotonic() < deadline, f"{topic} is still there"
+        time.sleep(0.1)
 
 
 def _measured(
