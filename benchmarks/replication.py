@@ -3,10 +3,11 @@
     python -m benchmarks.replication [cost] [keeping-up] [catching-up] [versus-kafka]
                                      [--rounds N] [--seconds S]
 
-cost          one replica against three, on the same cluster, at acks=1 and acks=all keeping-up
-at acks=1 no one waits for the followers: how far do they lag when the load ends? catching-up   a
-follower that missed a gigabyte: how fast does it fetch, against the leader's own pace? versus-kafka
-three replicas, acks=all, idempotent: Echoless with ZooKeeper against Kafka with KRaft
+cost          one replica against three, on the same cluster, at acks=1 and acks=all
+keeping-up    at acks=1 no one waits for the followers: how far do they lag when the load ends,
+              with Echoless and with Kafka?
+catching-up   a follower that missed a gigabyte: how fast does it fetch, against the leader's own pace?
+versus-kafka  three replicas, acks=all, idempotent: Echoless with ZooKeeper against Kafka with KRaft
 
 Client, brokers and ZooKeeper share one machine, so a replica costs processor time, not only
 waiting.
@@ -22,15 +23,25 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from benchmarks.own_topic import DELETES_SOON, KAFKA_DELETES_SOON, own_topic
 from benchmarks.pairs import Pair, in_turn, print_pair, run_load
 from tests.support.apache_kafka_cluster import ApacheKafkaCluster
 from tests.support.cluster import Cluster
 
 BATCH_BYTES = (1_000, 16_000, 1_000_000)
-_SETTINGS = {"message_max_bytes": "2000000"}
+_SETTINGS: Final = {"message_max_bytes": "2000000", **DELETES_SOON}
+_KAFKA: Final = {
+    "message.max.bytes": "2000000",
+    "replica.fetch.max.bytes": "2000000",
+    **KAFKA_DELETES_SOON,
+}
+_LOAD_BYTES_MAX: Final = 6 * 1024**3
+"""More than one load writes on three brokers."""
+_LAG_TIMEOUT_S: Final = 60.0
 _CATCH_UP_BYTES = 1_000_000_000
 _CATCH_UP_BATCH_BYTES = 1_000_000
 
@@ -78,25 +89,56 @@ def replicas_in_turn(
 
 
 def keeping_up(rounds: int, seconds: float) -> dict[str, Pair]:
-    """Lag of the slowest follower at the end of the load, in records and in ms until it is gone."""
-    with cluster_of_three() as cluster:
+    """Megabytes that the slowest follower lacks when the load ends, and ms until it lacks none."""
+    figures = {}
+    with beside_kafka() as (cluster, kafka):
         for batch_bytes in BATCH_BYTES:
-            for number in range(rounds):
-                topic = f"lag-{batch_bytes}-{number}"
-                cluster.create_topic(topic, 1)
-                options = {"batch_bytes": batch_bytes, "acks": "1", "plain": True}
-                load = run_load("throughput", cluster.bootstrap, topic, seconds=seconds, **options)
-                ended, lag = time.perf_counter(), lag_of(cluster, topic)
-                cluster.wait_until(lambda topic=topic: lag_of(cluster, topic) == 0, "no lag")
-                took_ms = 1000 * (time.perf_counter() - ended)
-                print(
-                    f"{batch_bytes:8} B: {load['batches_per_s']:8.0f} batches/s, "
-                    f"{load['megabytes_per_s']:6.1f} MB/s; lag at the end {lag} records, "
-                    f"none {took_ms:.0f} ms later; ISR {sorted(isr_of(cluster, topic))}",
-                    flush=True,
-                )
-                cluster.delete_topic(topic)
-    return {}
+            options = {"batch_bytes": batch_bytes, "acks": "1", "plain": True, "seconds": seconds}
+            pairs = in_turn(
+                rounds, partial(keep_up, cluster, options), partial(keep_up, kafka, options)
+            )
+            for figure, pair in pairs.items():
+                name = f"followers at acks=1, {batch_bytes} B batches, {figure}"
+                figures[name] = pair
+                print_pair(name, pair)
+    return figures
+
+
+@contextmanager
+def beside_kafka() -> Iterator[tuple[Cluster, ApacheKafkaCluster]]:
+    """Three brokers of each kind on fresh data."""
+    directory = Path(tempfile.mkdtemp(prefix="replication-kafka-"))
+    try:
+        with cluster_of_three() as cluster, ApacheKafkaCluster(directory, _KAFKA) as kafka:
+            kafka.start()
+            yield cluster, kafka
+    finally:
+        shutil.rmtree(directory)
+
+
+def keep_up(cluster: Cluster | ApacheKafkaCluster, options: dict[str, Any]) -> dict[str, float]:
+    """One load, and how far the followers are behind when it ends."""
+    data_dirs = data_dirs_of(cluster)
+    with own_topic(cluster.bootstrap, data_dirs, _LOAD_BYTES_MAX) as topic:
+        cluster.create_topic(topic, 1)
+        load = run_load("throughput", cluster.bootstrap, topic, **options)
+        ended, lag = time.perf_counter(), lag_bytes(data_dirs, topic)
+        found = {"MB/s": load["megabytes_per_s"], "MB behind": lag / 1e6}
+        while lag_bytes(data_dirs, topic):
+            assert time.perf_counter() < ended + _LAG_TIMEOUT_S, "the followers do not catch up"
+            time.sleep(0.005)
+        return {**found, "ms until level": 1000 * (time.perf_counter() - ended)}
+
+
+def data_dirs_of(cluster: Cluster | ApacheKafkaCluster) -> list[Path]:
+    brokers = cluster.brokers.values() if isinstance(cluster, Cluster) else cluster.nodes
+    return [one.data_dir for one in brokers]
+
+
+def lag_bytes(data_dirs: list[Path], topic: str) -> int:
+    """The difference between the longest and the shortest log of the topic's partition 0, by their files."""
+    sizes = [sum(log.stat().st_size for log in one.glob(f"{topic}-0/*.log")) for one in data_dirs]
+    return max(sizes) - min(sizes)
 
 
 def lag_of(cluster: Cluster, topic: str) -> int:
@@ -108,10 +150,6 @@ def lag_of(cluster: Cluster, topic: str) -> int:
         if row.topic == topic
     ]
     return max(ends) - min(ends)
-
-
-def isr_of(cluster: Cluster, topic: str) -> frozenset[int]:
-    return cluster.leader_rows()[topic, 0].isr
 
 
 def catching_up(rounds: int, _seconds: float) -> dict[str, Pair]:
@@ -153,33 +191,24 @@ def catch_up_once(cluster: Cluster, topic: str) -> tuple[float, float]:
 def versus_kafka(rounds: int, seconds: float) -> dict[str, Pair]:
     """Acknowledged batches/s of an idempotent producer, three replicas."""
     figures = {}
-    directory = Path(tempfile.mkdtemp(prefix="replication-kafka-"))
-    try:
-        with cluster_of_three() as cluster, ApacheKafkaCluster(directory, _KAFKA) as kafka:
-            kafka.start()
-            for batch_bytes in BATCH_BYTES:
-                topic = f"replicated-{batch_bytes}"
-                for one in (cluster, kafka):
-                    one.create_topic(topic, 1)
-                options = {"batch_bytes": batch_bytes, "seconds": seconds}
-                pairs = in_turn(
-                    rounds,
-                    lambda topic=topic, options=options: run_load(
-                        "throughput", cluster.bootstrap, topic, **options
-                    ),
-                    lambda topic=topic, options=options: run_load(
-                        "throughput", kafka.bootstrap, topic, **options
-                    ),
-                )
-                name = f"three replicas, {batch_bytes} B batches, batches/s"
-                figures[name] = pairs["batches_per_s"]
-                print_pair(name, pairs["batches_per_s"])
-    finally:
-        shutil.rmtree(directory)
+    with beside_kafka() as (cluster, kafka):
+        for batch_bytes in BATCH_BYTES:
+            options = {"batch_bytes": batch_bytes, "seconds": seconds}
+            pairs = in_turn(
+                rounds, partial(replicate, cluster, options), partial(replicate, kafka, options)
+            )
+            name = f"three replicas, {batch_bytes} B batches, batches/s"
+            figures[name] = pairs["batches_per_s"]
+            print_pair(name, pairs["batches_per_s"])
     return figures
 
 
-_KAFKA = {"message.max.bytes": "2000000", "replica.fetch.max.bytes": "2000000"}
+def replicate(cluster: Cluster | ApacheKafkaCluster, options: dict[str, Any]) -> dict[str, float]:
+    with own_topic(cluster.bootstrap, data_dirs_of(cluster), _LOAD_BYTES_MAX) as topic:
+        cluster.create_topic(topic, 1)
+        return run_load("throughput", cluster.bootstrap, topic, **options)
+
+
 MEASUREMENTS = {
     "cost": cost,
     "keeping-up": keeping_up,

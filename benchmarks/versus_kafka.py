@@ -9,7 +9,6 @@ the same disk. Prints a line per figure, and at the end the table of `docs/bench
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import shutil
 import statistics
@@ -22,11 +21,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka.admin import AdminClient
-
 from benchmarks.first_record import acknowledge_one
+from benchmarks.own_topic import DELETES_SOON, KAFKA_DELETES_SOON, own_topic
 from benchmarks.pairs import Pair, pairs_of, print_pair, run_load, several_in_turn
-from benchmarks.present_pages import take_pages
 from tests.support.apache_kafka import ApacheKafka, KafkaVersion
 from tests.support.echoless import Echoless
 
@@ -41,21 +38,19 @@ _RECORDS_PER_S: Final = {"1 MB": 40}
 _ECHOLESS: Final = {
     "message_max_bytes": "2000000",
     "log_retention_bytes": "1000000000",
-    "log_segment_delete_delay_ms": "100",
+    **DELETES_SOON,
 }
 _KAFKA: Final = {
     "message.max.bytes": "2000000",
     "log.segment.bytes": "134217728",
     "log.retention.bytes": "1000000000",
     "log.retention.check.interval.ms": "5000",
-    "log.segment.delete.delay.ms": "100",
-    "log.initial.task.delay.ms": "100",
+    **KAFKA_DELETES_SOON,
 }
 """Logs of a gigabyte: the disk takes what the page cache holds."""
-_LOAD_BYTES_MAX: Final = 4 * 1024**3
-"""More than one load writes."""
-_LOADS: Final = itertools.count()
-_DELETION_TIMEOUT_S: Final = 30.0
+_BYTES_PER_S_MAX: Final = 1_000_000_000
+_BATCHES_PER_S_MAX: Final = 40_000
+"""More than a load writes, if it has no rate."""
 _START_ROUNDS_MAX: Final = 5
 
 
@@ -188,23 +183,16 @@ def _loads(
 
 
 def _load(kind: str, broker: Echoless | Kafka, options: dict[str, float]) -> Mapping[str, float]:
-    """One load, into a topic of its own that is deleted afterwards: what stays takes the next one's pages."""
-    topic = f"load-{next(_LOADS)}"
-    take_pages(_LOAD_BYTES_MAX)
-    try:
-        return run_load(kind, broker.kafka_address, topic, **options)
-    finally:
-        _delete(broker, topic)
+    address = broker.kafka_address
+    with own_topic(address, (broker.data_dir,), _bytes_max(**options)) as topic:
+        return run_load(kind, address, topic, **options)
 
 
-def _delete(broker: Echoless | Kafka, topic: str) -> None:
-    """Deletes a topic; returns when its files are gone."""
-    admin = AdminClient({"bootstrap.servers": broker.kafka_address, "log_level": 2})
-    admin.delete_topics([topic])[topic].result(_DELETION_TIMEOUT_S)
-    deadline = time.monotonic() + _DELETION_TIMEOUT_S
-    while any(broker.data_dir.rglob(f"{topic}*")):
-        assert time.monotonic() < deadline, f"{topic} is still there"
-        time.sleep(0.1)
+def _bytes_max(
+    *, batch_bytes: float, seconds: float, warm_up: float, rate: float = _BATCHES_PER_S_MAX
+) -> int:
+    """As much as a load may write, and no more: pages that the machine gives back stall what runs meanwhile."""
+    return round(min(rate * batch_bytes, _BYTES_PER_S_MAX) * (seconds + warm_up))
 
 
 def _measured(
