@@ -15,10 +15,10 @@ from aiokafka.partitioner import murmur2
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from client.acknowledgements import AcknowledgedBatch, Acknowledgements
-from client.ready_batch import ReadyBatch
+from client.ready_batch import ReadyBatch, renumbered
 from protocol.compression import compress
 from protocol.record_batch import HEADER_SIZE, Codec, read_header, seal_batch
-from protocol.records import Headers, Record, build_batch
+from protocol.records import Headers, Record, build_batch, read_records
 
 RECORD_BYTES: Final = 21
 """Upper bound of a record's size besides key, value and headers (Kafka's own)."""
@@ -49,20 +49,23 @@ class Delivery:
     """Resolves to `Acknowledgements`."""
     record_count: int
     size: int
-    acknowledged: list[AcknowledgedBatch] = field(default_factory=list)
-    _missing: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._missing = self.record_count
+    _parts: list[AcknowledgedBatch] | None = field(default=None, init=False)
+    """Those acknowledged so far, if there is more than one."""
+    _acknowledged_count: int = field(default=0, init=False)
 
     def acknowledge(self, acknowledged: AcknowledgedBatch) -> bool:
         """Adds the acknowledgements of the next records; returns whether they were the last."""
-        self.acknowledged.append(acknowledged)
-        self._missing -= acknowledged.record_count
-        if self._missing > 0:
+        batches: Sequence[AcknowledgedBatch] = (acknowledged,)
+        if acknowledged.record_count < self.record_count:
+            if self._parts is None:
+                self._parts = []
+            self._parts.append(acknowledged)
+            batches = self._parts
+        self._acknowledged_count += acknowledged.record_count
+        if self._acknowledged_count < self.record_count:
             return False
         if not self.outcome.done():
-            self.outcome.set_result(Acknowledgements(self.acknowledged))
+            self.outcome.set_result(Acknowledgements(batches))
         return True
 
     def fail(self, error: Exception) -> bool:
@@ -76,27 +79,62 @@ class Delivery:
 
 @dataclass(slots=True, eq=False)
 class Piece:
-    """The payload of a sequenced batch: records of one delivery, and their bytes once built."""
+    """The payload of a sequenced batch: records of one delivery, until `encode` replaces them by their bytes.
+
+    A producer may have tens of thousands of batches outstanding, and the garbage collector looks at everything that
+    they hold, again and again.
+    """
 
     delivery: Delivery
-    records: Records
+    records: Records | None
     deadline: float
     """In the loop's time."""
-    data: bytes | None = None
+    data: bytes = b""
+    has_numbers: bool = False
+    """Whether `data` has the numbers under which it is to be sent."""
+
+    def encode(
+        self, codec: Codec, *, producer_id: int, producer_epoch: int, base_sequence: int
+    ) -> None:
+        """Builds `data` under these numbers."""
+        if self.records is None:
+            self.data = renumbered(
+                self.data,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                base_sequence=base_sequence,
+            )
+        else:
+            self.data = encode_batch(
+                self.records,
+                codec,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                base_sequence=base_sequence,
+            )
+            self.records = None
+        self.has_numbers = True
 
     @property
     def max_timestamp(self) -> int:
         if isinstance(self.records, ReadyBatch):
             return self.records.header.max_timestamp
+        if self.records is None:
+            return read_header(self.data).max_timestamp
         return max(record[1] for record in self.records)
 
     def divide(self, count: int) -> tuple[Piece, Piece]:
         """The first `count` records and the rest."""
-        records = self.records.records() if isinstance(self.records, ReadyBatch) else self.records
+        records = self._all_records()
         return (
             Piece(self.delivery, records[:count], self.deadline),
             Piece(self.delivery, records[count:], self.deadline),
         )
+
+    def _all_records(self) -> Sequence[RecordFields]:
+        if self.records is None:
+            return read_records(self.data, _NO_LIMIT)
+        return self.records.records() if isinstance(self.records, ReadyBatch) else self.records
 
 
 def now_ms() -> int:
@@ -160,7 +198,7 @@ def encode_batch(
     )
     append = builder.append
     for index, (_, timestamp, key, value, headers) in enumerate(records):
-        append(index, timestamp, key, value, list(headers))
+        append(index, timestamp, key, value, list(headers) if headers else [])
     batch = bytes(builder.build())
     if codec is Codec.NONE:
         return batch

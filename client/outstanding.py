@@ -70,9 +70,11 @@ class Outstanding:
     def settle(self) -> list[Acknowledged]:
         """Acknowledges from the oldest on, as long as outcomes are known without a gap."""
         actions: list[Acknowledged] = []
-        while self.sent and self.sent[0].stored is not None:
-            actions.append(self.sent[0].stored)
-            self.sent.popleft()
+        sent = self.sent
+        while sent and (outcome := sent[0].stored) is not None:
+            # Each names the other, and what names itself is left to the garbage collector.
+            sent.popleft().stored = None
+            actions.append(outcome)
         confirmed = -1
         for index, batch in enumerate(self.sent):
             if batch.stored is not None:
@@ -84,7 +86,7 @@ class Outstanding:
                 outcome = Acknowledged(batch, None, True)
             if outcome is None:
                 break
-            self.sent.popleft()
+            self.sent.popleft().stored = None
             actions.append(outcome)
         return actions
 

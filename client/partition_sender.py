@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from client.acknowledgements import AcknowledgedBatch
 from client.answers import Answer, answer_of
-from client.batch import Delivery, Piece, Records, encode_batch
+from client.batch import Delivery, Piece, Records
 from client.cluster import NoLeaderError
 from client.connection_errors import ConnectionFailedError
 from client.errors import DeliveryError, delivery_error
@@ -99,7 +99,7 @@ class PartitionSender:
         piece = Piece(delivery, records, self._loop.time() + self._settings.delivery_timeout_s)
         if not isinstance(records, ReadyBatch):
             # A record that cannot be encoded fails here, before it has numbers.
-            piece.data = self._encode(piece, sequencer.identity, sequencer.next_sequence)
+            self._encode(piece, sequencer.identity, sequencer.next_sequence)
         sequencer.add(len(records), piece)
         self._continue()
 
@@ -185,8 +185,10 @@ class PartitionSender:
 
     def _maybe_give_up(self, now: float) -> None:
         sequencer = self._sequencer
+        if sequencer.in_flight:
+            return
         oldest = sequencer.oldest
-        if oldest is not None and not sequencer.in_flight and oldest.payload.deadline <= now:
+        if oldest is not None and oldest.payload.deadline <= now:
             self._perform(sequencer.on_overdue())
 
     def _next_step(self, now: float) -> Step | None:
@@ -331,13 +333,12 @@ class PartitionSender:
     def _data(self, batch: SequencedBatch) -> bytes:
         """The batch's bytes, built when they are first needed under these numbers."""
         piece: Piece = batch.payload
-        if piece.data is None:
-            piece.data = self._encode(piece, batch.identity, batch.base_sequence)
+        if not piece.has_numbers:
+            self._encode(piece, batch.identity, batch.base_sequence)
         return piece.data
 
-    def _encode(self, piece: Piece, identity: Identity, base_sequence: int) -> bytes:
-        return encode_batch(
-            piece.records,
+    def _encode(self, piece: Piece, identity: Identity, base_sequence: int) -> None:
+        piece.encode(
             self._settings.compression,
             producer_id=identity.producer_id,
             producer_epoch=identity.producer_epoch,
@@ -356,7 +357,7 @@ class PartitionSender:
             if outcome.current_leader is not None:
                 self._note_leader(*outcome.current_leader)
             answer = answer_of(outcome)
-            if answer.error_code != ErrorCode.NONE:
+            if answer.error_code:
                 self._last_reason = answer.message
             self._perform(self._sequencer.on_answer(batch, answer))
 
@@ -377,7 +378,7 @@ class PartitionSender:
                     ):
                         part.payload = piece
                 case Renumbered(batch):
-                    batch.payload.data = None
+                    batch.payload.has_numbers = False
                 case BackOff(elsewhere):
                     self._back_off(elsewhere=elsewhere)
 

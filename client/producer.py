@@ -86,6 +86,7 @@ class Producer:
         self._state = state
         self._core: AsyncProducer | None = None
         self._batches = OpenBatches[BatchOutcome](settings, self._new_outcome, self._submit_open)
+        self._has_outcome = self._on_done  # one bound method for all outcomes
         self._cut = self._batches.cut
         self._partition_counts: dict[str, int] = {}
         self._room = threading.Condition()
@@ -233,7 +234,7 @@ class Producer:
         )
 
     def _new_outcome(self) -> BatchOutcome:
-        return BatchOutcome(self._room, self._on_done)
+        return BatchOutcome(self._room, self._has_outcome)
 
     def _submit(self, batch: _HandedOver, opened: OpenBatch[BatchOutcome] | None = None) -> None:
         """Hands the batch over, and marks `opened` as cut; waits for room in the buffer.
@@ -291,19 +292,19 @@ class Producer:
                 outcome.set_exception(error)
 
     def _on_done(self, outcome: BatchOutcome) -> None:
-        with self._room:
-            if outcome.is_awaited:
-                self._room.notify_all()
-            self._note_end(outcome.exception(), outcome.size)
+        self._note_end(outcome.exception(), outcome.size, outcome)
 
-    def _note_end(self, error: BaseException | None, size: int) -> None:
+    def _note_end(
+        self, error: BaseException | None, size: int, outcome: BatchOutcome | None = None
+    ) -> None:
         """Runs in the loop's thread."""
         with self._room:
             self._outstanding -= 1
             self._outstanding_bytes -= size
             self._first_error = self._first_error or error
             has_room = self._waits_for_room and self._outstanding_bytes <= self._room_from
-            if has_room or not self._outstanding:
+            is_awaited = outcome is not None and outcome.is_awaited
+            if is_awaited or has_room or not self._outstanding:
                 self._room.notify_all()
 
     async def _state_of(self, core: AsyncProducer) -> ProducerState:

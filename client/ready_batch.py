@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.record_batch import BatchHeader, Buffer, seal_batch
+from protocol.record_batch import HEADER_SIZE, BatchHeader, Buffer, read_header, seal_batch
 from protocol.records import Record, read_records
 
 
@@ -38,3 +38,11 @@ class ReadyBatch:
     def records(self) -> list[Record]:
         """The decoded records, for the rare batch that has to be divided."""
         return read_records(seal_batch(self.header, self.body))
+
+
+def renumbered(batch: bytes, *, producer_id: int, producer_epoch: int, base_sequence: int) -> bytes:
+    """The same batch under other numbers."""
+    header = read_header(batch)._replace(
+        producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence
+    )
+    return seal_batch(header, memoryview(batch)[HEADER_SIZE:])

@@ -91,6 +91,11 @@ class Phase(enum.Enum):
     STOPPED = "nothing is sent any more"
 
 
+_STREAMING: Final = Phase.STREAMING
+"""Read once, because reading an enum's member takes longer than a name."""
+_STORED: Final = Meaning.STORED
+
+
 class Sequencer:
     """The numbers of one partition. Not safe for concurrent tasks."""
 
@@ -160,6 +165,8 @@ class Sequencer:
 
         No broker is asked for anything before there are records to send.
         """
+        if self.phase is _STREAMING:  # nearly always
+            return self._next_new()
         if self.is_idle:
             return None
         if self.phase is Phase.DRAINING and not self.in_flight:
@@ -173,14 +180,18 @@ class Sequencer:
                 return NewId()
             case Phase.RETRYING if not self.in_flight:
                 return self._send(self._outstanding.to_retry())
-            case Phase.STREAMING if self.in_flight < self._room() and not self.is_held:
-                return self._send(self._outstanding.take_waiting())
+            case Phase.STREAMING:
+                return self._next_new()
         return None
 
-    def _room(self) -> int:
-        """How many batches may be in flight (rule 7)."""
-        is_known_there = self._has_history or self._outstanding.stored_through is not None
-        return self._in_flight_max if is_known_there else 1
+    def _next_new(self) -> Send | None:
+        """The next batch that was never sent, if one may be in flight; one only in the beginning (rule 7)."""
+        outstanding, in_flight = self._outstanding, self.in_flight
+        if not outstanding.waiting or self.is_held or in_flight >= self._in_flight_max:
+            return None
+        if in_flight and not self._has_history and outstanding.stored_through is None:
+            return None
+        return self._send(outstanding.take_waiting())
 
     def _send(self, batch: SequencedBatch | None) -> Send | None:
         if batch is None:
@@ -196,7 +207,7 @@ class Sequencer:
         """Handles the broker's answer to a batch in flight."""
         is_verdict = self._land(batch)
         meaning = answer.meaning
-        if meaning is Meaning.STORED:
+        if meaning is _STORED:
             is_duplicate = batch.is_repeat(answer.log_append_time, is_resumed=self._is_resumed)
             base_offset = answer.base_offset if answer.base_offset >= 0 else None
             batch.stored = Acknowledged(batch, base_offset, is_duplicate)

@@ -30,6 +30,29 @@ def test_fast_builder_makes_the_bytes_of_ours(records, codec, base_sequence):
     assert [one[1:4] for one in read_records(built)] == [one[1:4] for one in records]
 
 
+@given(RECORDS, st.sampled_from(Codec))
+def test_encoded_piece_is_numbered_anew_from_its_bytes(records, codec):
+    """Its records are gone by then; other numbers, and what it is divided into, are as if they were not."""
+    first = {"producer_id": 7, "producer_epoch": 3, "base_sequence": 5}
+    second = {"producer_id": 8, "producer_epoch": 0, "base_sequence": 0}
+    piece = Piece(Delivery(Future(), len(records), 100), records, 0.0)
+    halves = [one.records for one in piece.divide(len(records) // 2)]
+    latest = piece.max_timestamp
+    piece.encode(codec, **first)
+    assert piece.records is None
+    assert piece.data == encode_batch(records, codec, **first)
+    piece.encode(codec, **second)
+    assert piece.data == encode_batch(records, codec, **second)
+    assert piece.max_timestamp == latest
+    for half, one in zip(halves, piece.divide(len(records) // 2), strict=True):
+        assert [plain(record) for record in one.records] == [plain(record) for record in half]
+
+
+def plain(record):
+    """A record without its offset."""
+    return (*record[1:4], tuple(record[4]))
+
+
 @given(RECORDS)
 def test_size_is_an_upper_bound(records):
     """The size counted by `batch_bytes_max` is never less than the size sent."""

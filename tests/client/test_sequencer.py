@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 
 from client.answers import Answer
@@ -209,6 +212,31 @@ def test_acknowledgements_keep_their_order():
     send(one)
     actions = one.on_answer(first, Answer(ErrorCode.NONE, 100))
     assert [(done.batch, done.base_offset) for done in actions] == [(first, 100), (second, 101)]
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_acknowledged_batch_is_freed_at_once(is_late):
+    """A batch and its acknowledgement do not hold each other until the garbage collector looks at all there is."""
+    one = sequencer()
+    payload = Payload()
+    one.add(1, payload)
+    one.add(1, payload)
+    is_freed = weakref.ref(payload)
+    del payload
+    batches = send(one)
+    for batch in reversed(batches) if is_late else batches:
+        actions = one.on_answer(batch, STORED)
+    assert len(actions) == 2 if is_late else 1
+    gc.disable()
+    try:
+        del batch, batches, actions
+        assert is_freed() is None
+    finally:
+        gc.enable()
+
+
+class Payload:
+    """What a batch holds, to see whether it still does."""
 
 
 def asked(code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, *counts, **start):
