@@ -13,6 +13,7 @@ last_fetched_epoch; v13 topic ids. Followers replicate over the native port, not
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker.handlers.merged_responses import Rows
@@ -21,6 +22,7 @@ from broker.handlers.refusals import Refusal
 from broker.handlers.served import Names, Served
 from broker.network.denial import Denial
 from broker.network.request import Answer, Outcome, Request
+from broker.network.turns import ROWS_PER_TURN, in_thread
 from broker.records.fetch import fetch
 from protocol.acl import AclOperation
 from protocol.errors import ErrorCode
@@ -63,7 +65,10 @@ def handle(request: Request, services: Services) -> Outcome:
 
 
 async def _answer_later(request: Request, topics: Awaitable[list[TopicFetched]]) -> Answer:
-    return encode_fetch_response(request.version, _NONE, await topics)
+    found = await topics
+    if sum(len(partitions) or 1 for _, partitions in found) > ROWS_PER_TURN:
+        return await in_thread(partial(encode_fetch_response, request.version, _NONE, found))
+    return encode_fetch_response(request.version, _NONE, found)
 
 
 def refuse(refusal: Refusal, _services: Services) -> Answer:

@@ -90,10 +90,10 @@ def handle(request: Request, services: Services) -> Outcome:
 
 
 def _has_many_rows(topics: Sequence[TopicRecords]) -> bool:
-    """Whether the partitions are too many for one turn of the event loop."""
+    """Whether the partitions, and topics without any, are too many for one turn of the event loop."""
     if len(topics) == 1:
         return len(topics[0].partitions) > ROWS_PER_TURN
-    return sum(len(partitions) for _, partitions in topics) > ROWS_PER_TURN
+    return sum(len(partitions) or 1 for _, partitions in topics) > ROWS_PER_TURN
 
 
 def _append_by_steps(write: Write, rows: _Rows) -> Iterator[bool]:
@@ -113,6 +113,8 @@ def _append_by_steps(write: Write, rows: _Rows) -> Iterator[bool]:
                 outcome = produce_batch(write, topic, index, records)
             produced[index] = outcome
             yield type(outcome) is Unopened
+        if not produced:
+            yield False
 
 
 async def _append_later(write: Write, rows: _Rows | None) -> _Rows:
@@ -191,7 +193,7 @@ def _acknowledge(write: Write, rows: _Rows) -> Outcome:
     waits: list[Stored] = []
     row_count = 0
     for topic, produced in rows:
-        row_count += len(produced)
+        row_count += len(produced) or 1
         partitions: list[PartitionProduced] = []
         topics.append(_new(TopicProduced, (topic, partitions)))
         for one in produced.values():

@@ -97,12 +97,14 @@ class _Pass:
             self._bytes_max = min(self._bytes_max, unsent.room(peer.host))
 
     def steps(self) -> Iterator[None]:
-        """Reads one partition per step."""
+        """Reads one partition per step; a topic without partitions is a step, too."""
         for topic, wanted_partitions in self._wanted.topics:
             fetched: list[PartitionFetched] = []
             self.topics.append(_new(TopicFetched, (topic, fetched)))
             for wanted in wanted_partitions:
                 fetched.append(self._read(topic, wanted))
+                yield
+            if not fetched:
                 yield
 
     def _read(self, topic: str | uuid.UUID, wanted: FetchPartition) -> PartitionFetched:
@@ -216,7 +218,7 @@ def fetch(
     """The available records, at once or after a wait."""
     rows = 0
     for topic in wanted.topics:
-        rows += len(topic[1])
+        rows += len(topic[1]) or 1
     if rows > ROWS_PER_TURN:
         return _wait_for_data(parts, wanted, peer, LongPoll(), None)
     one_pass = _Pass(parts, wanted, peer)

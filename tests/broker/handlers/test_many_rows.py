@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import io
 import itertools
+import threading
 import uuid
 from collections.abc import Awaitable, Iterator
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 from kio.serial import entity_writer
 
+import broker.handlers.fetch
 from broker.handlers.alter_user_scram_credentials import USERS_MAX
 from broker.handlers.dispatch import SERVED_BY_KEY, framed, framed_soon
 from broker.handlers.refusals import Refusal
@@ -24,6 +26,8 @@ from broker.network.request import Peer, Request
 from broker.network.turns import ROWS_PER_TURN, ManyRows
 from broker.records.produce import ACKS_LEADER
 from protocol.errors import ErrorCode, KafkaError
+from protocol.fetch import PartitionFetched, TopicFetched, encode_fetch_response
+from protocol.fetch_request import NO_SESSION_EPOCH, FetchPartition, FetchRequest, FetchTopic
 from protocol.headers import RequestHeader
 from protocol.offset_commit import NO_RETENTION, OffsetCommitRequest, OffsetTopic
 from protocol.produce_request import PartitionRecords, ProduceRequest, TopicRecords
@@ -132,16 +136,37 @@ async def test_others_have_turns_between_the_rows(running: Running, name: str) -
     assert turns > ROWS / 5
 
 
+NAMES = [f"t{n}" for n in range(ROWS)]
+WITHOUT_PARTITIONS = {
+    "offset_commit": OffsetCommitRequest(
+        "g", -1, "", None, NO_RETENTION, tuple([OffsetTopic(name, ()) for name in NAMES])
+    ),
+    "produce": ProduceRequest(None, ACKS_LEADER, 1000, [TopicRecords(name, []) for name in NAMES]),
+    "fetch": FetchRequest(
+        0, 0, 1000, 0, NO_SESSION_EPOCH, [FetchTopic(name, []) for name in NAMES]
+    ),
+}
+
+
 @pytest.mark.usefixtures("slow_clock")
-async def test_others_have_turns_between_topics_without_partitions(running: Running) -> None:
-    """Each is a row of the answer to OffsetCommit, though nothing is committed."""
-    served = SERVED["offset_commit"]
-    topics = tuple([OffsetTopic(f"t{n}", ()) for n in range(ROWS)])
-    body = OffsetCommitRequest("g", -1, "", None, NO_RETENTION, topics)
-    outcome = served.handle(request_of(served, body), running.broker.services)
+@pytest.mark.parametrize("name", WITHOUT_PARTITIONS)
+async def test_others_have_turns_between_topics_without_partitions(
+    running: Running, name: str
+) -> None:
+    """Each is a row of the answer, though nothing is done for it."""
+    served = SERVED[name]
+    request = by_names(request_of(served, WITHOUT_PARTITIONS[name]))
+    outcome = served.handle(request, running.broker.services)
     assert isinstance(outcome, Awaitable)
     _, turns = await turns_until(outcome)
     assert turns > ROWS / 5
+
+
+def by_names(request: Request) -> Request:
+    """The same in the last version that names topics."""
+    api_key, version, *others = request.header
+    version = min(version, {0: 12, 1: 12}.get(api_key, version))
+    return Request(RequestHeader(api_key, version, *others), request.body, request.peer)
 
 
 @pytest.mark.parametrize(
@@ -176,6 +201,29 @@ def with_empty_topics(entity: Any) -> Any:
     field = "partitions" if hasattr(topic, "partitions") else "partition_indexes"
     rows = (dataclasses.replace(numbered(topic, n), **{field: ()}) for n in range(ROWS))
     return dataclasses.replace(entity, topics=tuple(rows))
+
+
+@pytest.mark.parametrize("rows", [ROWS_PER_TURN, ROWS_PER_TURN + 1])
+async def test_many_fetched_rows_are_encoded_in_a_thread(
+    running: Running, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    """The same answer as on the loop, where 20,000 rows would take 30 ms."""
+    threads: list[bool] = []
+
+    def encode(*arguments: Any) -> Any:
+        threads.append(threading.current_thread() is not threading.main_thread())
+        return encode_fetch_response(*arguments)
+
+    monkeypatch.setattr(broker.handlers.fetch, "encode_fetch_response", encode)
+    partitions = [FetchPartition(n, 0, 1000) for n in range(rows)]
+    served = SERVED["fetch"]
+    body = FetchRequest(0, 0, 1000, 0, NO_SESSION_EPOCH, [FetchTopic("t", partitions)])
+    outcome = served.handle(by_names(request_of(served, body)), running.broker.services)
+    answer: Any = await outcome if isinstance(outcome, Awaitable) else outcome
+    assert threads == [rows > ROWS_PER_TURN]
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    found = [TopicFetched("t", [PartitionFetched(n, unknown) for n in range(rows)])]
+    assert answer == encode_fetch_response(12, ErrorCode.NONE, found)
 
 
 @pytest.mark.usefixtures("slow_clock")
