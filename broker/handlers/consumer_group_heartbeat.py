@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import permits
+from broker.handlers.commit_turn import after_commits
 from broker.handlers.group_answers import translated, with_rows
 from broker.handlers.permits import DENIED_TOPIC, rights_of
 from broker.handlers.refusals import Refusal
@@ -126,4 +127,4 @@ def refuse(refusal: Refusal, _services: Services) -> Answer:
     return _fields(ConsumerHeartbeatAnswer(code, refusal.error.message or None))
 
 
-SERVED = Served(API, handle, refuse, permit=permits.group(AclOperation.READ))
+SERVED = Served(API, after_commits(handle), refuse, permit=permits.group(AclOperation.READ))

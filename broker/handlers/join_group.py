@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from broker.handlers import permits
+from broker.handlers.commit_turn import after_commits
 from broker.handlers.group_answers import packed
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
@@ -93,4 +94,4 @@ def refuse(refusal_: Refusal, _services: Services) -> bytes:
     return _packed(refusal_.request.version, answer)
 
 
-SERVED = Served(API, handle, refuse, permit=permits.group(AclOperation.READ))
+SERVED = Served(API, after_commits(handle), refuse, permit=permits.group(AclOperation.READ))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import permits
+from broker.handlers.commit_turn import after_commits
 from broker.handlers.group_answers import translated, with_rows
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
@@ -69,4 +70,4 @@ def refuse(refusal: Refusal, _services: Services) -> Answer:
     return {"error_code": refusal.error.code, "members": ()}
 
 
-SERVED = Served(API, handle, refuse, permit=permits.group(AclOperation.READ))
+SERVED = Served(API, after_commits(handle), refuse, permit=permits.group(AclOperation.READ))

@@ -8,18 +8,18 @@ place of the generation. v10: topic ids in place of names. Versions 0 and 1 are 
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import Awaitable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import permits
+from broker.handlers.commit_turn import CommitTurn
 from broker.handlers.group_answers import packed
 from broker.handlers.merged_responses import Rows
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Names, Served
-from broker.network.request import NeedsNoFrame, Outcome, Peer, Request
+from broker.network.request import NeedsNoFrame, Outcome, Request
 from broker.network.turns import ROWS_PER_TURN, in_thread, work_in_turns
 from coordinators.groups.requests import CommittedPartition, OffsetCommit
 from protocol.acl import AclOperation
@@ -78,7 +78,7 @@ def handle(request: Request, services: Services) -> Outcome:
     steps = _sort(body.topics, services, rows)
     row_count = sum([len(topic.partitions) or 1 for topic in body.topics])
     if row_count > ROWS_PER_TURN or request.peer.committing is not None:
-        return NeedsNoFrame(_later(_Turn(request.peer), steps, request, rows, services))
+        return NeedsNoFrame(_later(CommitTurn(request.peer), steps, request, rows, services))
     for _ in steps:
         pass
     if not rows.wanted:
@@ -87,27 +87,8 @@ def handle(request: Request, services: Services) -> Outcome:
     return packed(answered, lambda answer: rows.packed(version, answer.error_codes))
 
 
-class _Turn:
-    """A commit's place among those of its connection: overtaken by a later one, it would take back what that stored."""
-
-    def __init__(self, peer: Peer) -> None:
-        self._peer = peer
-        self._earlier, self._is_over = peer.committing, asyncio.Event()
-        peer.committing = self._is_over
-
-    async def come(self) -> None:
-        """Returns when the commits before it have reached their coordinators."""
-        if self._earlier is not None:
-            await self._earlier.wait()
-
-    def end(self) -> None:
-        self._is_over.set()
-        if self._peer.committing is self._is_over:
-            self._peer.committing = None
-
-
 async def _later(
-    turn: _Turn, steps: Iterator[None], request: Request, rows: _Rows, services: Services
+    turn: CommitTurn, steps: Iterator[None], request: Request, rows: _Rows, services: Services
 ) -> bytes:
     version, answered = request.version, None
     try:

@@ -97,6 +97,8 @@ def _asked(one: RequestGroup) -> _Group:
 
 async def handle(request: Request, services: Services) -> Answer:
     """The committed offsets, group by group."""
+    if request.peer.committing is not None:
+        await request.peer.committing.wait()
     body, version = typed(OffsetFetchRequest, request.body), request.version
     rights = rights_of(request, services)
     if version >= GROUPS_FROM:

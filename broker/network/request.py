@@ -67,7 +67,7 @@ class Peer:
     appending: Any = None
     """The produce requests that are not appended yet (`broker/records/produce_turn.py`); later ones join them."""
     committing: asyncio.Event | None = None
-    """Set when its last commit of many partitions has reached the coordinator; a later commit waits for it."""
+    """Set when its last commit of many partitions has reached the coordinator (`broker/handlers/commit_turn.py`)."""
 
     @property
     def host(self) -> str:

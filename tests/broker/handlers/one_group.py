@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker.handlers import offset_commit, offset_fetch
+from broker.network.turns import ROWS_PER_TURN
 from protocol.errors import ErrorCode
 from tests.support.raw_client import RawConnection, message, nested
 
@@ -41,20 +42,32 @@ async def join(
     protocol_type: str = "consumer",
 ) -> Any:
     """The answer to JoinGroup; a member that is given its id first (79) joins with it."""
-    protocol = nested("join_group", version, "JoinGroupRequestProtocol")
-    values: dict[str, Any] = {
+    values = join_values(version) | {
         "group_id": group,
         "session_timeout": session,
         "rebalance_timeout": session,
         "group_instance_id": instance,
         "protocol_type": protocol_type,
-        "protocols": (protocol(name="range", metadata=SUBSCRIPTION),),
+    }
+    answer = await call(kafka, "join_group", version, **values | {"member_id": member_id})
+    if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+        member_id = answer.member_id
+        return await call(kafka, "join_group", version, **values | {"member_id": member_id})
+    return answer
+
+
+def join_values(version: int, subscription: bytes = SUBSCRIPTION) -> dict[str, Any]:
+    """The fields of a JoinGroup, but for the member's id."""
+    protocol = nested("join_group", version, "JoinGroupRequestProtocol")
+    return {
+        "group_id": GROUP,
+        "session_timeout": SESSION,
+        "rebalance_timeout": SESSION,
+        "group_instance_id": None,
+        "protocol_type": "consumer",
+        "protocols": (protocol(name="range", metadata=subscription),),
         "reason": "a test",
     }
-    answer = await call(kafka, "join_group", version, member_id=member_id, **values)
-    if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-        return await call(kafka, "join_group", version, member_id=answer.member_id, **values)
-    return answer
 
 
 async def sync(
@@ -151,6 +164,26 @@ def commit_request(
     }
     request_class = message("offset_commit", version, "Request")
     return request_class(**_fields("offset_commit", version, values))
+
+
+async def after_a_commit(
+    kafka: RawConnection,
+    api: str,
+    version: int,
+    values: Mapping[str, Any],
+    *,
+    generation: int = -1,
+    member_id: str = "",
+) -> Any:
+    """The answer to a request sent right behind a commit that takes several turns; it commits 10 for `t-0`."""
+    await call(
+        kafka, api, version, **{**values, "group_id": "another"}
+    )  # the broker imports what it needs
+    many = {("t", index): 10 for index in range(ROWS_PER_TURN + 1)}
+    kafka.send_request(commit_request(many, generation=generation, member_id=member_id))
+    kafka.send_request(message(api, version, "Request")(**_fields(api, version, values)))
+    await kafka.receive_response("offset_commit", 9)
+    return await kafka.receive_response(api, version)
 
 
 async def commit(

@@ -10,7 +10,15 @@ import pytest
 from broker.groups.cluster_topics import ClusterTopics
 from broker.handlers.consumer_group_heartbeat import API
 from protocol.errors import ErrorCode
-from tests.broker.handlers.one_group import alone, call, commit, created, join
+from tests.broker.handlers.one_group import (
+    after_a_commit,
+    alone,
+    call,
+    commit,
+    committed,
+    created,
+    join,
+)
 from tests.support.raw_client import RawConnection, create_topic, nested
 
 VERSIONS = range(API.version_min, API.version_max + 1)
@@ -21,8 +29,13 @@ async def beat(
     kafka: RawConnection, member_id: str, epoch: int, version: int = 1, **values: Any
 ) -> Any:
     """The answer to a heartbeat; one with epoch 0 subscribes to topic t."""
+    given = beat_values(member_id, epoch)
+    return await call(kafka, "consumer_group_heartbeat", version, **{**given, **values})
+
+
+def beat_values(member_id: str, epoch: int) -> dict[str, Any]:
     joins = epoch == 0
-    given: dict[str, Any] = {
+    return {
         "group_id": GROUP,
         "member_id": member_id,
         "member_epoch": epoch,
@@ -34,7 +47,6 @@ async def beat(
         "server_assignor": None,
         "topic_partitions": () if joins else None,
     }
-    return await call(kafka, "consumer_group_heartbeat", version, **{**given, **values})
 
 
 def assigned(answer: Any) -> list[int]:
@@ -70,6 +82,24 @@ async def test_two_members_share_a_topic(kafka: RawConnection, version: int) -> 
     assert (await beat(kafka, "m2", 2, version)).assignment is None
     assert (await beat(kafka, "m2", -1, version)).member_epoch == -1
     assert (await beat(kafka, "m2", 2, version)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_a_member_that_leaves_does_not_overtake_its_commit(kafka: RawConnection) -> None:
+    """It is no longer one when it may not commit any more."""
+    await create_topic(kafka, "t", 1)
+    await created(kafka)
+    joined = await beat(kafka, "m1", 0)
+    leaving = beat_values("m1", -1)
+    left = await after_a_commit(
+        kafka,
+        "consumer_group_heartbeat",
+        1,
+        leaving,
+        generation=joined.member_epoch,
+        member_id="m1",
+    )
+    assert (left.error_code, left.member_epoch) == (ErrorCode.NONE, -1)
+    assert await committed(kafka, {"t": (0,)}) == [("t", 0, 10, "note", ErrorCode.NONE)]
 
 
 async def test_version_0_is_given_an_id(kafka: RawConnection) -> None:

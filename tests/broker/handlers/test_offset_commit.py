@@ -9,9 +9,19 @@ import pytest
 from broker.handlers.offset_commit import API, TOPIC_IDS_FROM
 from broker.network.turns import ROWS_PER_TURN
 from protocol.errors import ErrorCode
-from tests.broker.handlers.one_group import alone, commit, commit_request, committed, created
+from tests.broker.handlers.one_group import (
+    GROUP,
+    SUBSCRIPTION,
+    after_a_commit,
+    alone,
+    commit,
+    commit_request,
+    committed,
+    created,
+    join_values,
+)
 from tests.support.in_process import Running
-from tests.support.raw_client import RawConnection, create_topic
+from tests.support.raw_client import RawConnection, create_topic, nested
 
 VERSIONS = range(API.version_min, API.version_max + 1)
 
@@ -96,6 +106,35 @@ async def test_a_commit_overtakes_none_before_it_on_its_connection(kafka: RawCon
         await kafka.receive_response("offset_commit", 9)
     found = await committed(kafka, {"t": (0, 1, 2)})
     assert [offset for _, _, offset, _, _ in found] == [10, 30, 10]
+
+
+@pytest.mark.parametrize("api", ["leave_group", "join_group"])
+async def test_a_member_does_not_overtake_its_commit(kafka: RawConnection, api: str) -> None:
+    """One that leaves or joins anew right after a commit of many partitions has committed them."""
+    await create_topic(kafka, "t", 1)
+    await created(kafka)
+    generation, member_id = await alone(kafka)
+    if api == "leave_group":
+        version, identity = 5, nested(api, 5, "MemberIdentity")(member_id=member_id)
+        values: dict[str, Any] = {"group_id": GROUP, "members": (identity,)}
+    else:
+        version, changed = 9, SUBSCRIPTION + b"changed"
+        values = join_values(version, changed) | {"member_id": member_id}
+    answer = await after_a_commit(
+        kafka, api, version, values, generation=generation, member_id=member_id
+    )
+    assert answer.error_code == ErrorCode.NONE
+    assert await committed(kafka, {"t": (0,)}) == [("t", 0, 10, "note", ErrorCode.NONE)]
+
+
+async def test_a_look_at_the_offsets_does_not_overtake_a_commit(kafka: RawConnection) -> None:
+    """It shows what was committed before it."""
+    await create_topic(kafka, "t", 1)
+    await created(kafka)
+    topic = nested("offset_fetch", 7, "OffsetFetchRequestTopic")(name="t", partition_indexes=(0,))
+    values = {"group_id": GROUP, "topics": (topic,), "require_stable": True}
+    answer = await after_a_commit(kafka, "offset_fetch", 7, values)
+    assert answer.topics[0].partitions[0].committed_offset == 10
 
 
 @pytest.mark.slow
