@@ -236,7 +236,7 @@ def test_acknowledged_batch_is_freed_at_once(is_late):
 
 
 class Payload:
-    """What a batch holds, to see whether it still does."""
+    """The content of a batch: a weak reference tells whether the batch still holds it."""
 
 
 def asked(code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, *counts, **start):
