@@ -23,6 +23,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
+from benchmarks.versus_kafka import KAFKA_JVM
 from protocol.records import Record, build_batch
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.echoless import Echoless
@@ -111,7 +112,7 @@ def _echoless() -> Iterator[Subject]:
 def _kafka() -> Iterator[Subject]:
     settings = {f"log.cleaner.{name}": value for name, value in CLEANER.items()}
     with tempfile.TemporaryDirectory() as directory:
-        kafka = ApacheKafka(Path(directory), settings)
+        kafka = ApacheKafka(Path(directory), settings, jvm=KAFKA_JVM)
         kafka.start()
         checkpoint = kafka.data_dir / "cleaner-offset-checkpoint"
 

@@ -29,6 +29,7 @@ from typing import Any, Final
 
 from benchmarks.own_topic import DELETES_SOON, KAFKA_DELETES_SOON, own_topic
 from benchmarks.pairs import Pair, in_turn, print_pair, run_load
+from benchmarks.versus_kafka import KAFKA_JVM
 from tests.support.apache_kafka_cluster import ApacheKafkaCluster
 from tests.support.cluster import Cluster
 
@@ -109,7 +110,10 @@ def beside_kafka() -> Iterator[tuple[Cluster, ApacheKafkaCluster]]:
     """Three brokers of each kind on fresh data."""
     directory = Path(tempfile.mkdtemp(prefix="replication-kafka-"))
     try:
-        with cluster_of_three() as cluster, ApacheKafkaCluster(directory, _KAFKA) as kafka:
+        with (
+            cluster_of_three() as cluster,
+            ApacheKafkaCluster(directory, _KAFKA, jvm=KAFKA_JVM) as kafka,
+        ):
             kafka.start()
             yield cluster, kafka
     finally:

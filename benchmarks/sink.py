@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.pairs import in_turn, print_pair
+from benchmarks.versus_kafka import KAFKA_JVM
 from pipeline.exactly_once import register
 from pipeline.kafka_connector import connector_settings
 from pipeline.session import open_session
@@ -58,7 +59,7 @@ def main() -> None:
 
 def compare(rows: Any, directory: Path, target: str, records: int, rounds: int) -> None:
     """Runs both sinks in turn on one broker, after a round that does not count."""
-    broker = ApacheKafka(directory / target) if target == "apache-kafka" else None
+    broker = ApacheKafka(directory / target, jvm=KAFKA_JVM) if target == "apache-kafka" else None
     server = broker or Echoless(directory / target)
     server.start()
     try:
