@@ -57,6 +57,7 @@ class FrameReceiver:
         "_lent",
         "_start",
         "_view",
+        "has_more",
     )
 
     def __init__(self, frame_size_max: int) -> None:
@@ -65,6 +66,8 @@ class FrameReceiver:
         self._view = memoryview(self._buffer)
         self._start = 0
         self._end = 0
+        self.has_more = False
+        """Whether bytes were left when frames were last taken: of a frame, or of a wrong length."""
         self._large: bytearray | mmap.mmap | None = None
         self._large_filled = 0
         self._large_size = 0
@@ -81,7 +84,8 @@ class FrameReceiver:
         if self._large is None:
             if self._start == self._end:
                 self._start = self._end = 0
-            elif self._end == SHARED_BUFFER_SIZE:
+                return self._view
+            if self._end == SHARED_BUFFER_SIZE:
                 self._move_to_front()
             if self._end < SHARED_BUFFER_SIZE:
                 return self._view[self._end :]
@@ -130,24 +134,27 @@ class FrameReceiver:
         A wrong length ends them before it, and raises `DecodeError` when it comes first.
         """
         start, end = self._start, self._end
-        if self._large is not None or end - start < LENGTH_SIZE:
+        begin = start + LENGTH_SIZE
+        if self._large is not None or begin > end:
             frame = self.next_frame()
+            self.has_more = True  # nothing is known
             return [] if frame is None else [frame]
         frames: list[Frame] = []
         view, size_max = self._view, self._frame_size_max
-        while end - start >= LENGTH_SIZE:
+        while begin <= end:
             (size,) = _read_length(view, start)
-            begin = start + LENGTH_SIZE
             after = begin + size
-            if not 0 <= size <= size_max:
-                if not frames:
+            if after > end or not 0 <= size <= size_max:
+                if not (frames or 0 <= size <= size_max):
                     self.next_frame()  # raises
                 break
-            if after > end:
-                break
             frames.append(bytes(view[begin:after]))
-            self._start = start = after
-        frames.reverse()
+            start = after
+            begin = start + LENGTH_SIZE
+        self._start = start
+        self.has_more = start < end
+        if len(frames) > 1:
+            frames.reverse()
         return frames
 
     @property

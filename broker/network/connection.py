@@ -31,7 +31,7 @@ from broker.doubt import StateInDoubtError
 from broker.limited_log import LimitedLog
 from broker.metrics import LATENCY_BOUNDS_S, Latencies, Metrics
 from broker.network.client_host import client_host
-from broker.network.loop_turn import LOOP_TURN, Reads
+from broker.network.loop_turn import LOOP_TURN, NOTABLE_S, TURN_S, Reads
 from broker.network.memory_budget import MemoryBudget, Reservation
 from broker.network.pieces import Pieces
 from broker.network.promise import Promise
@@ -61,6 +61,17 @@ GOODBYE_S: Final = 0.5
 """How long a client that sent a request recently may take to close its side."""
 _SCRATCH: Final = bytearray(64 * 1024)
 """Receives bytes that are to be discarded."""
+
+_ABSENT: Final = 1
+"""The transport is not there yet, or no longer."""
+_DRAINING: Final = 2
+"""No further requests are accepted."""
+_RESTING: Final = 4
+"""Others have their turn, or the connection is muted or paused."""
+_RESERVING: Final = 8
+"""A large frame waits for memory."""
+_UNREAD: Final = 16
+"""The client does not read its answers."""
 
 Buffers = Sequence[bytes]
 Dispatched = Buffers | Awaitable[Buffers | None] | None
@@ -146,7 +157,8 @@ class Connection(asyncio.BufferedProtocol):
         """Done when no promise is left, if anyone waits for that."""
         self._reservation: Reservation | None = None
         """The memory for the large frame now arriving."""
-        self._is_reserving = False
+        self._holds = _ABSENT
+        """Why nothing is processed now, the reasons added up; 0 nearly always."""
         self._waiting = 0
         """Bytes of the small requests waiting for their answers."""
         self._unsent = 0
@@ -155,14 +167,11 @@ class Connection(asyncio.BufferedProtocol):
         self._answers: list[bytes] = []
         """Answers to the requests being processed, written together when none is left."""
         self._answers_size = 0
-        self._is_writing_paused = False
-        self._is_draining = False
         self._lost = asyncio.Event()
         self._ending: asyncio.Future[None] | None = None
         """Waits for the last answers of a client that has ended its side."""
         self._is_pumping = False
-        self._is_resting = self._is_muted = False
-        """Whether nothing is processed now: others have their turn, or the connection is muted or paused."""
+        self._is_muted = False
         self._reads = Reads()
         self.entrance: Entrance | None = None
         """The place where the connection may have to wait before it is read."""
@@ -175,6 +184,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports only resemble asyncio's classes; they are not subclasses.
         self._transport = cast("asyncio.Transport", transport)
+        self._holds &= ~_ABSENT
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
         address = transport.get_extra_info("peername")
         if isinstance(address, tuple):
@@ -190,6 +200,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._holds |= _ABSENT
         self._lost.set()
         self._peer.pause = None
         if self._pause is not None:
@@ -238,6 +249,7 @@ class Connection(asyncio.BufferedProtocol):
             )
         self._write_answers()
         transport, self._transport = self._transport, None
+        self._holds |= _ABSENT
         self._release()
         transport.close()
         if transport.get_write_buffer_size():
@@ -279,7 +291,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def mute(self) -> None:
         """Reads and processes nothing more until `unmute`; to be called while a request is processed, or at the entrance."""
-        self._is_resting = self._is_muted = True
+        self._is_muted = True
+        self._holds |= _RESTING
 
     def unmute(self) -> None:
         """Goes on with what has arrived meanwhile."""
@@ -294,7 +307,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._pause is not None:
             self._pause.cancel()
-        self._is_resting, self._pause_ends_at = True, ends_at
+        self._holds |= _RESTING
+        self._pause_ends_at = ends_at
         self._pause = loop.call_at(ends_at, self._end_pause)
         self._update_reading()
 
@@ -342,7 +356,7 @@ class Connection(asyncio.BufferedProtocol):
         unread bytes makes the kernel reset the connection and drop answers that have not left yet.
         """
         was_active = not self.is_idle_since(time.monotonic() - GOODBYE_S)
-        self._is_draining = True
+        self._holds |= _DRAINING
         self._release()
         self._flush_slots()
         self._update_reading()
@@ -362,17 +376,20 @@ class Connection(asyncio.BufferedProtocol):
     # --- reading ---
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
-        return memoryview(_SCRATCH) if self._is_draining else self._receiver.writable()
+        return memoryview(_SCRATCH) if self._holds & _DRAINING else self._receiver.writable()
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._is_draining:
+        if self._holds & _DRAINING:
             return
-        self._last_active = time.monotonic()
+        self._last_active = now = time.monotonic()
         self._metrics.received_bytes_total += nbytes
         self._reads.have_filled_buffer = self._receiver.received(nbytes)
         if self._reservation is not None:
-            self._reservation.progressed(nbytes, self._last_active)
-        self._pump()
+            self._reservation.progressed(nbytes, now)
+        if LOOP_TURN.used_s or self._is_pumping:
+            self._pump(now)
+        else:
+            self._process_frames(now)
 
     def eof_received(self) -> bool:
         """Ends the connection, after what is in flight: the client may have ended only its side.
@@ -381,7 +398,7 @@ class Connection(asyncio.BufferedProtocol):
         """
         if not self._tasks and not self._promised:
             return False
-        if not self._is_draining:
+        if not self._holds & _DRAINING:
             self._ending = asyncio.ensure_future(self._end())
         return True
 
@@ -399,33 +416,34 @@ class Connection(asyncio.BufferedProtocol):
             work.add(self._all_kept)
         return work
 
-    def _pump(self) -> None:
+    def _pump(self, now: float) -> None:
         """Processes every complete frame that back-pressure allows, for one turn at most."""
         if self._is_pumping:
             return
-        if LOOP_TURN.is_crowded:
+        if LOOP_TURN.used_s and LOOP_TURN.is_crowded:
             self._rest()
             self._update_reading()
         else:
-            self._process_frames()
+            self._process_frames(now)
 
-    def _process_frames(self) -> None:
+    def _process_frames(self, now: float) -> None:  # noqa: C901, PLR0912 - flat, because each call costs every read
+        """Processes frames from `now` on, by the clock of the process."""
         self._is_pumping = True
-        began_at = taken_at = time.monotonic()
-        turn_ends_at = LOOP_TURN.ends_at(began_at)
-        latencies, frames = self._latencies, self._frames
+        began_at = taken_at = now
+        turn_ends_at = LOOP_TURN.ends_at(now) if LOOP_TURN.used_s else now + TURN_S
+        latencies, receiver, frames = self._latencies, self._receiver, self._frames
         try:
-            while self._may_read():
+            while not (self._holds or self._slots or self._waiting) or self._may_read():
                 if not frames:
-                    frames = self._frames = self._receiver.take_frames()
+                    frames = self._frames = receiver.take_frames()
                     if not frames:
                         self._reserve_for_large_frame()
                         break
                 frame = frames.pop()
                 dispatched = self.dispatch(frame, self._peer)
-                is_over = True
                 if type(dispatched) is tuple and not self._slots and self._reservation is None:
                     self._write(dispatched)  # as nearly always
+                    is_over = True
                 else:
                     is_over = self._take_over(dispatched, frame, taken_at)
                 now = time.monotonic()
@@ -437,38 +455,39 @@ class Connection(asyncio.BufferedProtocol):
                 taken_at = now
                 if now > turn_ends_at:
                     self._rest()
+                if not (frames or receiver.has_more):
+                    break
         except (DecodeError, CloseConnectionError) as error:
             self.close(str(error))
         except Exception as error:  # noqa: BLE001 - a bug costs its client, not the broker
             self._on_bug(error)
         finally:
             self._is_pumping = False
-            self._write_answers()
-            taken_s = time.monotonic() - began_at
-            LOOP_TURN.count(taken_s)
+            if self._answers:
+                self._write_answers()
+            taken_s = now - began_at
+            if taken_s >= NOTABLE_S:
+                LOOP_TURN.count(taken_s)
             if self._reads.have_filled_buffer and self._reads.end_turn(taken_s):
                 self._rest()
-        self._update_reading()
+        if self._holds or self._slots or self._waiting or self._is_held_back:
+            self._update_reading()
 
     def _rest(self) -> None:
         """Goes on in a later turn of the loop, when those before have had theirs."""
-        if not self._is_resting:
-            self._is_resting = True
+        if not self._holds & _RESTING:
+            self._holds |= _RESTING
             LOOP_TURN.wait(self._end_rest)
 
     def _end_rest(self) -> None:
         if self._is_muted or self._pause is not None:
             return
-        self._is_resting = False
-        self._process_frames()
+        self._holds &= ~_RESTING
+        self._process_frames(time.monotonic())
 
     def _may_read(self) -> bool:
         return not (
-            self._is_resting
-            or self._is_writing_paused
-            or self._transport is None
-            or self._is_draining
-            or self._is_reserving
+            self._holds
             or (self._slots and len(self._slots) >= INFLIGHT_REQUESTS_MAX)
             or (self._waiting and self._budget.waiting.is_crowded(self.host))
         )
@@ -478,7 +497,7 @@ class Connection(asyncio.BufferedProtocol):
         if transport is None or transport.is_closing():
             return
         self._is_held_back = not self._may_read()
-        if self._is_held_back and not self._is_draining:
+        if self._is_held_back and not self._holds & _DRAINING:
             transport.pause_reading()
         else:
             transport.resume_reading()
@@ -492,18 +511,19 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._reservation is None:
             self._reservation = self._budget.begin(self.host, self.give_up)
-        if size > self._reservation.held:
-            self._is_reserving = not self._reservation.grow(size, self._on_reserved)
+        held = self._reservation.held
+        if size > held and not self._reservation.grow(size, self._on_reserved):
+            self._holds |= _RESERVING
 
     def _on_reserved(self) -> None:
-        self._is_reserving = False
+        self._holds &= ~_RESERVING
         self._update_reading()
 
     def _release(self) -> None:
         """Releases the memory of the frame that was arriving."""
         reservation, self._reservation = self._reservation, None
         if reservation is not None:
-            self._is_reserving = False
+            self._holds &= ~_RESERVING
             reservation.release()
 
     # --- answering ---
@@ -566,7 +586,7 @@ class Connection(asyncio.BufferedProtocol):
         self._write_answers()
         self._note_all_kept()
         if self._is_held_back:
-            self._pump()
+            self._pump(time.monotonic())
 
     def _take(self, slot: _Slot) -> None:
         if self._transport is None:
@@ -574,7 +594,7 @@ class Connection(asyncio.BufferedProtocol):
         assert slot.promise is not None
         buffers: Buffers = slot.promise.answer()
         slot.promise = None
-        if self._slots[0] is slot and not self._is_writing_paused:
+        if self._slots[0] is slot and not self._holds & _UNREAD:
             self._slots.popleft()
             self._write(buffers)
             _count_latency(slot)
@@ -647,12 +667,12 @@ class Connection(asyncio.BufferedProtocol):
         slot.ready = True
         self._count_unsent(_size(slot.buffers))
         self._flush_slots()
-        self._pump()
+        self._pump(time.monotonic())
 
     def _flush_slots(self) -> None:
         """Writes the answers that are next in order, as far as the client reads them."""
         slots = self._slots
-        while slots and slots[0].ready and (self._is_draining or not self._is_writing_paused):
+        while slots and slots[0].ready and (self._holds & (_DRAINING | _UNREAD) != _UNREAD):
             buffers = slots[0].buffers
             if isinstance(buffers, Pieces):
                 slots[0].ready = False  # it keeps its position until the last piece is out
@@ -680,16 +700,11 @@ class Connection(asyncio.BufferedProtocol):
             _count_latency(self._slots.popleft())
             self._count_unsent(-len(data))
             self._flush_slots()
-            self._pump()
+            self._pump(time.monotonic())
 
     def _write(self, buffers: Buffers) -> None:
-        if len(buffers) == 1:
-            (buffer,) = buffers
-            self._answers.append(buffer)
-            self._answers_size += len(buffer)
-        else:
-            self._answers += buffers
-            self._answers_size += _size(buffers)
+        self._answers += buffers
+        self._answers_size += len(buffers[0]) if len(buffers) == 1 else _size(buffers)
         if not self._is_pumping or self._answers_size > ANSWERS_WRITTEN_TOGETHER_BYTES:
             self._write_answers()
 
@@ -710,19 +725,19 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent_answers.count(self, size)
 
     def pause_writing(self) -> None:
-        self._is_writing_paused = True
+        self._holds |= _UNREAD
         if self._transport is not None:
             self._unsent_written = self._transport.get_write_buffer_size()
             self._count_unsent(self._unsent_written)
         self._update_reading()
 
     def resume_writing(self) -> None:
-        self._last_active = time.monotonic()
-        self._is_writing_paused = False
+        self._last_active = now = time.monotonic()
+        self._holds &= ~_UNREAD
         self._count_unsent(-self._unsent_written)
         self._unsent_written = 0
         self._flush_slots()
-        self._pump()
+        self._pump(now)
 
 
 def _count_latency(slot: _Slot) -> None:

@@ -27,14 +27,15 @@ NOTABLE_S: Final = 0.0005
 class LoopTurn:
     """The time that requests have taken in this turn of the running loop, and who waits for a later one."""
 
-    __slots__ = ("_line", "_line_loop", "_loop", "_used_s", "clock")
+    __slots__ = ("_line", "_line_loop", "_loop", "clock", "used_s")
 
     def __init__(self) -> None:
         self.clock: Callable[[], float] = time.monotonic
         """Not the loop's time, which may stand still while a callback runs. The simulator replaces it."""
         self._loop: asyncio.AbstractEventLoop | None = None
         """The loop whose turn is counted; None if nothing is."""
-        self._used_s = 0.0
+        self.used_s = 0.0
+        """The time that they have taken in this turn, in seconds; 0 nearly always, and then it is not crowded."""
         self._line: deque[Callable[[], None]] = deque()
         self._line_loop: asyncio.AbstractEventLoop | None = None
         """The loop that serves the line; None if no one waits."""
@@ -42,7 +43,7 @@ class LoopTurn:
     @property
     def is_crowded(self) -> bool:
         """Whether the requests of this turn have taken what they may take together."""
-        return self._used_s >= CROWDED_S and self._loop is asyncio.get_running_loop()
+        return self.used_s >= CROWDED_S and self._loop is asyncio.get_running_loop()
 
     def ends_at(self, now_s: float) -> float:
         """When a request that begins now has to yield; its first step may take it beyond that."""
@@ -54,9 +55,9 @@ class LoopTurn:
             return
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            self._loop, self._used_s = loop, 0.0
+            self._loop, self.used_s = loop, 0.0
             loop.call_soon(self._end)
-        self._used_s += taken_s
+        self.used_s += taken_s
 
     def wait(self, callback: Callable[[], None]) -> None:
         """Calls `callback` in a later turn, after those that wait already."""
@@ -81,7 +82,7 @@ class LoopTurn:
                 self._line_loop = None
 
     def _end(self) -> None:
-        self._loop, self._used_s = None, 0.0
+        self._loop, self.used_s = None, 0.0
 
 
 class Reads:

@@ -42,7 +42,7 @@ def test_a_loop_that_ended_in_the_middle_of_a_turn_leaves_nothing() -> None:
     loop.run_forever()
     assert counting.done()
     loop.close()
-    assert turn._used_s == CROWDED_S
+    assert turn.used_s == CROWDED_S
     assert asyncio.run(ask()) == 7.0 + TURN_S
 
 
