@@ -8,6 +8,7 @@ ApiVersions always answers with v0 (KIP-511), so that any client can read the do
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Final
 
 from protocol.errors import DecodeError
@@ -16,10 +17,11 @@ from protocol.lean_named_tuple import NamedTuple
 
 _FIXED: Final = struct.Struct(">hhih")
 _FIXED_SIZE: Final = _FIXED.size
-_RESPONSE_PREFIX: Final = struct.Struct(">ii")
-_pack_flexible_prefix: Final = struct.Struct(">iix").pack
-"""Length, correlation id and no tagged fields."""
-_CORRELATION_ID_SIZE: Final = 4
+Prefix = tuple[int, Callable[[int, int], bytes]]
+"""The size of a response header, and what packs the frame length and that header, from the length and the correlation id."""
+CLASSIC_PREFIX: Final[Prefix] = (4, struct.Struct(">ii").pack)
+FLEXIBLE_PREFIX: Final[Prefix] = (5, struct.Struct(">iix").pack)
+"""Without tagged fields."""
 NO_TAGS: Final = b"\x00"
 _TAGGED_FIELDS_MAX: Final = 64
 _ONE_BYTE: Final = [bytes((value,)) for value in range(0x80)]
@@ -101,6 +103,5 @@ def write_unsigned_varint(value: int) -> bytes:
 
 def response_prefix(correlation_id: int, body_size: int, *, flexible: bool) -> bytes:
     """Frame length and response header (v1 where `flexible`, else v0) of a body of that size."""
-    if flexible:
-        return _pack_flexible_prefix(_CORRELATION_ID_SIZE + 1 + body_size, correlation_id)
-    return _RESPONSE_PREFIX.pack(_CORRELATION_ID_SIZE + body_size, correlation_id)
+    header_size, pack = FLEXIBLE_PREFIX if flexible else CLASSIC_PREFIX
+    return pack(header_size + body_size, correlation_id)

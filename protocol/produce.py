@@ -26,7 +26,10 @@ _LEADER: Final = struct.Struct(">ii")
 _NO_THROTTLE: Final = _INT32.pack(0)
 _NO_THROTTLE_NO_TAGS: Final = _NO_THROTTLE + NO_TAGS
 _pack_row: Final = struct.Struct(">ihqqq3s").pack
-_NO_ERRORS_NO_MESSAGE_NO_TAGS: Final = b"\x01\x00\x00"
+_PLAIN: Final = b"\x01\x00\x00"
+"""No record errors, no message and no tagged fields."""
+_ONE_TOPIC: Final = b"\x02"
+"""The size of a compact array of one."""
 _NULL_STRING: Final = _INT16.pack(-1)
 _FLEXIBLE_FROM: Final = 9
 _TOPIC_IDS_FROM: Final = 13
@@ -68,18 +71,17 @@ def encode_produce_response(version: int, topics: Sequence[TopicProduced]) -> by
     if version < _FLEXIBLE_FROM:
         return _encode_fixed(version, topics)
     has_ids = version >= _TOPIC_IDS_FROM
-    parts = [write_unsigned_varint(len(topics) + 1)]
+    parts = [_ONE_TOPIC if len(topics) == 1 else write_unsigned_varint(len(topics) + 1)]
     for key, partitions in topics:
         # A name that no topic can have is not kept: it may be long.
-        head = _known_topic_head if has_ids or len(str(key)) <= _NAME_MAX else _topic_head
+        head = _known_topic_head if has_ids or len(key) <= _NAME_MAX else _topic_head  # type: ignore[arg-type]
         parts.append(head(key, len(partitions), has_ids))
         for partition in partitions:
             index, error_code, base_offset, append_time, start = partition[:5]
             if error_code:
                 parts.append(_flexible_failure(version, partition))
             else:
-                plain = _NO_ERRORS_NO_MESSAGE_NO_TAGS
-                parts.append(_pack_row(index, 0, base_offset, append_time, start, plain))
+                parts.append(_pack_row(index, 0, base_offset, append_time, start, _PLAIN))
         parts.append(NO_TAGS)
     parts.append(_NO_THROTTLE_NO_TAGS)
     return b"".join(parts)

@@ -60,7 +60,8 @@ class OsFile:
         self._has_failed_sync = False
 
     def append(self, buffers: Sequence[Buffer]) -> int:
-        position, size = self.size, sum(map(len, buffers))
+        position = self.size
+        size = len(buffers[0]) + len(buffers[1]) if len(buffers) == 2 else sum(map(len, buffers))
         try:
             if self._is_torn:
                 self._cut_back()

@@ -77,6 +77,9 @@ from broker.network.turns import ManyRows, in_thread
 from protocol.errors import ErrorCode, KafkaError
 from protocol.framing import Frame
 from protocol.headers import (
+    CLASSIC_PREFIX,
+    FLEXIBLE_PREFIX,
+    Prefix,
     RequestHeader,
     read_request_header,
     response_prefix,
@@ -134,10 +137,10 @@ _CORRELATION_ID: Final = 4
 _CLIENT_ID: Final = 8
 _KNOWN_HEAD_BYTES_MAX: Final = 300
 _KnownHead = tuple[
-    bytes, bytes, int, Callable[[int, Frame, int], Any], Served, bool, int, int, str | None, int
+    bytes, bytes, int, Callable[[int, Frame, int], Any], Served, Prefix, int, int, str | None, int
 ]
 """The bytes that a client repeats in each request of a kind, before and after the correlation id; where they end; and their meaning:
-reader, API, whether the answer has tagged fields, key, version, client id, position of what follows that."""
+reader, API, the form of the answer's prefix, key, version, client id, position of what follows that."""
 _read_int32: Final = struct.Struct(">i").unpack_from
 SERVED_BY_KEY: Final[Mapping[int, Served]] = {
     one.api.key: one for one in (*_SERVED, api_versions.served_with(_SERVED))
@@ -154,7 +157,7 @@ class KafkaDispatcher:
         """Raises `DecodeError` or `CloseConnectionError` if the connection has to be closed."""
         known: _KnownHead | None = peer.known_head
         if known is not None and not peer.importing:
-            first, rest, end, read, served, flexible, api_key, version, client_id, place = known
+            first, rest, end, read, served, prefix, api_key, version, client_id, place = known
             if frame[:_CORRELATION_ID] == first and frame[_CLIENT_ID:end] == rest:
                 (correlation_id,) = _read_int32(frame, _CORRELATION_ID)
                 fields = (api_key, version, correlation_id, client_id, place)
@@ -162,8 +165,8 @@ class KafkaDispatcher:
                 request = Request(header, read(version, frame, end), peer)
                 outcome = admit(served, request, self._services)
                 if type(outcome) is bytes:
-                    prefix = response_prefix(correlation_id, len(outcome), flexible=flexible)
-                    return (prefix + outcome,)
+                    header_size, pack = prefix
+                    return (pack(header_size + len(outcome), correlation_id) + outcome,)
                 return self._framed(served, request, outcome)
         return self._read_head(frame, peer)
 
@@ -238,7 +241,7 @@ class KafkaDispatcher:
                 position,
                 api.read_request,
                 served,
-                version >= api.flexible_from,
+                FLEXIBLE_PREFIX if version >= api.flexible_from else CLASSIC_PREFIX,
                 header.api_key,
                 version,
                 header.client_id,

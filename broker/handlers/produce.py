@@ -12,7 +12,7 @@ refused: transactions are not supported.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,7 +49,12 @@ from broker.records.produce_turn import in_turn
 from protocol.acl import AclOperation, ResourceType
 from protocol.errors import ErrorCode
 from protocol.produce import PartitionProduced, TopicProduced, encode_produce_response
-from protocol.produce_request import ProduceRequest, TopicRecords, decode_produce_request
+from protocol.produce_request import (
+    PartitionRecords,
+    ProduceRequest,
+    TopicRecords,
+    decode_produce_request,
+)
 from protocol.record_batch import ATTRIBUTES_LOW_POSITION, HEADER_SIZE, TRANSACTIONAL_BIT
 from protocol.registry import Api
 
@@ -69,7 +74,9 @@ API = Api(
 
 
 _new: Final = tuple.__new__
-_Rows = list[tuple[str | uuid.UUID, dict[int, PartitionProduced | Stored | Unopened]]]
+_Topic = str | uuid.UUID
+_Outcome = PartitionProduced | Stored | Unopened
+_Rows = list[tuple[_Topic, list[_Outcome]]]
 """The outcome for each partition, by topic."""
 
 
@@ -83,38 +90,53 @@ def handle(request: Request, services: Services) -> Outcome:
     write = Write(services.produce, request, request.header.api_version, body.acks)
     if request.peer.appending is not None or _has_many_rows(body.topics):
         return _acknowledge_later(write, partial(_append_later, write, None))
+    refusals = _refusals(body)
     rows: _Rows = []
-    if sum(_append_by_steps(write, rows)):  # each step but the usual one is a batch left unopened
-        return _acknowledge_later(write, partial(_append_later, write, rows))
+    for topic, partitions in body.topics:
+        outcomes: list[_Outcome] = []
+        rows.append((topic, outcomes))
+        _append(write, topic, partitions, refusals, outcomes)
     return _acknowledge(write, rows)
 
 
-def _has_many_rows(topics: Sequence[TopicRecords]) -> bool:
+def _append(
+    write: Write,
+    topic: _Topic,
+    partitions: Sequence[PartitionRecords],
+    refusals: _Refusals | None,
+    outcomes: list[_Outcome],
+) -> None:
+    """Adds the outcome of each partition to `outcomes`; its batch may be left unopened."""
+    for index, records in partitions:
+        if refusals is None:
+            outcomes.append(produce_batch(write, topic, index, records))
+        else:
+            refused = refusals.take(topic, index)
+            if refused is not None:
+                outcomes += refused
+            else:
+                outcomes.append(produce_batch(write, topic, index, records))
+
+
+def _has_many_rows(topics: Sequence[tuple[_Topic, Sequence[object]]]) -> bool:
     """Whether the partitions, and topics without any, are too many for one turn of the event loop."""
     if len(topics) == 1:
-        return len(topics[0].partitions) > ROWS_PER_TURN
-    return sum(len(partitions) or 1 for _, partitions in topics) > ROWS_PER_TURN
+        return len(topics[0][1]) > ROWS_PER_TURN
+    return sum(len(rows) or 1 for _, rows in topics) > ROWS_PER_TURN
 
 
-def _append_by_steps(write: Write, rows: _Rows) -> Iterator[bool]:
-    """Adds the outcome of one partition per step to `rows`; yields whether its batch is unopened."""
+def _append_by_steps(write: Write, rows: _Rows) -> Iterator[None]:
+    """Adds the outcome of one partition per step to `rows`; a topic without partitions takes one too."""
     body: ProduceRequest = write.request.body
-    refused = _refuse_transactions(body)
-    repeated = _listed_twice(body.topics)
+    refusals = _refusals(body)
     for topic, partitions in body.topics:
-        produced: dict[int, PartitionProduced | Stored | Unopened] = {}
-        rows.append((topic, produced))
-        for index, records in partitions:
-            if refused is not None:
-                outcome: PartitionProduced | Stored | Unopened = refused._replace(partition=index)
-            elif repeated and (topic, index) in repeated:
-                outcome = _listed_twice_error(index)
-            else:
-                outcome = produce_batch(write, topic, index, records)
-            produced[index] = outcome
-            yield type(outcome) is Unopened
-        if not produced:
-            yield False
+        outcomes: list[_Outcome] = []
+        rows.append((topic, outcomes))
+        for one in partitions:
+            _append(write, topic, (one,), refusals, outcomes)
+            yield
+        if not partitions:
+            yield
 
 
 async def _append_later(write: Write, rows: _Rows | None) -> _Rows:
@@ -122,10 +144,10 @@ async def _append_later(write: Write, rows: _Rows | None) -> _Rows:
     if rows is None:
         rows = []
         await work_in_turns(_append_by_steps(write.now(), rows))
-    for _, produced in rows:
-        for index, one in produced.items():
+    for _, outcomes in rows:
+        for place, one in enumerate(outcomes):
             if isinstance(one, Unopened):
-                produced[index] = await open_and_append(write, one)
+                outcomes[place] = await open_and_append(write, one)
     return rows
 
 
@@ -133,14 +155,47 @@ def _without_deposed(write: Write, rows: _Rows) -> _Rows:
     """The outcomes after a wait, in which this broker may have lost the lead of some partitions."""
     if write.acks == ACKS_NONE:
         return rows
-    for _, produced in rows:
-        for index, one in produced.items():
+    for _, outcomes in rows:
+        for place, one in enumerate(outcomes):
             if type(one) is Stored:
-                produced[index] = unless_deposed(one)
+                outcomes[place] = unless_deposed(one)
     return rows
 
 
 # --- requests that are refused as a whole, or partitions that are listed twice ---
+
+
+class _Refusals:
+    """The refusals that rest on other rows of the request than the refused one."""
+
+    def __init__(self, whole: PartitionProduced | None, repeated: set[tuple[_Topic, int]]) -> None:
+        """`whole`: the error of every partition; `repeated`: those listed more than once."""
+        self._whole = whole
+        self._repeated = repeated
+        self._answered: set[tuple[_Topic, int]] = set()
+
+    def take(self, topic: _Topic, index: int) -> Sequence[PartitionProduced] | None:
+        """The refusal of this row, none if an earlier row has answered for it; None: it is not refused."""
+        key = topic, index
+        if self._whole is None and key not in self._repeated:
+            return None
+        if key in self._answered:
+            return ()
+        self._answered.add(key)
+        return (
+            _listed_twice_error(index)
+            if self._whole is None
+            else self._whole._replace(partition=index),
+        )
+
+
+def _refusals(body: ProduceRequest) -> _Refusals | None:
+    """None nearly always."""
+    whole, topics = _refuse_transactions(body), body.topics
+    if whole is None and len(topics) == 1 and len(topics[0][1]) == 1:
+        return None
+    repeated = _listed_twice(topics)
+    return _Refusals(whole, repeated) if whole is not None or repeated else None
 
 
 def _refuse_transactions(body: ProduceRequest) -> PartitionProduced | None:
@@ -162,14 +217,14 @@ def _refuse_transactions(body: ProduceRequest) -> PartitionProduced | None:
     return None
 
 
-def _listed_twice(topics: Sequence[TopicRecords]) -> Collection[tuple[str | uuid.UUID, int]]:
+def _listed_twice(topics: Sequence[TopicRecords]) -> set[tuple[_Topic, int]]:
     """The partitions that the request lists more than once; Kafka lets the last one win."""
     if len(topics) == 1:
         partitions = topics[0].partitions
-        if len(partitions) == 1 or len(dict(partitions)) == len(partitions):
-            return ()
-    seen: set[tuple[str | uuid.UUID, int]] = set()
-    repeated: set[tuple[str | uuid.UUID, int]] = set()
+        if len(dict(partitions)) == len(partitions):
+            return set()
+    seen: set[tuple[_Topic, int]] = set()
+    repeated: set[tuple[_Topic, int]] = set()
     for topic, partitions in topics:
         for index, _ in partitions:
             (repeated if (topic, index) in seen else seen).add((topic, index))
@@ -187,27 +242,28 @@ def _listed_twice_error(index: int) -> PartitionProduced:
 # --- acknowledgements ---
 
 
-def _acknowledge(write: Write, rows: _Rows) -> Outcome:
+def _acknowledge(write: Write, rows: _Rows, *, has_many_rows: bool = False) -> Outcome:
+    """The answer, or a promise of it; if a batch is still unopened, it is opened and appended first."""
     acks = write.acks
     topics: list[TopicProduced] = []
     waits: list[Stored] = []
-    row_count = 0
-    for topic, produced in rows:
-        row_count += len(produced) or 1
+    for topic, outcomes in rows:
         partitions: list[PartitionProduced] = []
         topics.append(_new(TopicProduced, (topic, partitions)))
-        for one in produced.values():
+        for one in outcomes:
             if type(one) is Stored:
-                partitions.append(one.produced)
-                if is_unacknowledged(acks, one):
+                partition, produced, next_offset, _, _ = one
+                partitions.append(produced)
+                # Below the high watermark it may be acknowledged whatever the acks are.
+                if next_offset > partition.high_watermark and is_unacknowledged(acks, one):
                     waits.append(one)
-            else:
-                assert type(one) is PartitionProduced
+            elif type(one) is PartitionProduced:
                 partitions.append(one)
+            else:
+                return _acknowledge_later(write, partial(_append_later, write, rows))
     if acks == ACKS_NONE:
         answer_nothing(topics)
         return NO_RESPONSE
-    has_many_rows = row_count > ROWS_PER_TURN
     if not waits:
         if has_many_rows:
             return in_thread(partial(encode_produce_response, write.version, topics))
@@ -232,7 +288,8 @@ def _acknowledge_later(
 
 
 async def _acknowledge_when(write: Write, appended: Awaitable[_Rows]) -> Answer:
-    outcome = _acknowledge(write, _without_deposed(write, await appended))
+    rows = _without_deposed(write, await appended)
+    outcome = _acknowledge(write, rows, has_many_rows=_has_many_rows(rows))
     del write  # and with it the records, while the acknowledgement waits
     return await outcome if isinstance(outcome, Awaitable) else outcome
 
@@ -265,10 +322,10 @@ def permit(request: Request, rights: Rights, services: Services) -> Denial | Non
     if (
         services.config.idempotent_write_acl is IdempotentWriteAcl.CLUSTER
         and not rights.may_with_cluster(AclOperation.IDEMPOTENT_WRITE)
-        and any(has_producer_id(one.records) for _, rows in body.topics for one in rows)
+        and any(has_producer_id(records) for _, rows in body.topics for _, records in rows)
     ):
         return Denial(denied(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER))
-    denial = denied_topics(write, (one.topic for one in body.topics), rights, services)
+    denial = denied_topics(write, (topic for topic, _ in body.topics), rights, services)
     return denial if denial is None or _refuse_transactions(body) is None else None
 
 

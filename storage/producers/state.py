@@ -109,7 +109,12 @@ class ProducerStates:
     def put(self, producer_id: int, entry: ProducerEntry) -> None:
         """Stores the entry as the newest; may forget the producer idle for longest."""
         order = self._plain if producer_id < LEASED_ID_MIN else self._order_of(producer_id)
-        order.put(producer_id, entry)
+        live = order.live
+        if producer_id in live and len(entry.batches) <= self.window:  # as `order.put`
+            live[producer_id] = entry
+            live.move_to_end(producer_id)
+        else:
+            order.put(producer_id, entry)
         if self.producers_max:
             if self._owners is not None and order is self._plain:
                 self._owners.put(producer_id)
