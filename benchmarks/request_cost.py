@@ -70,6 +70,26 @@ async def _produce(
         await connection.close()
 
 
+async def _produce_together(addresses: Addresses, topic: str, requests: int) -> None:
+    """The same, but five are sent in one write and then awaited, with 1 KB for one partition.
+
+    So they arrive from a client that is faster than the broker, however fast this one is.
+    """
+    connection = await RawConnection.open(addresses.kafka)
+    try:
+        producer_id = await _producer_id(connection)
+        for begin in range(0, requests, _IN_FLIGHT):
+            numbers = range(begin, min(begin + _IN_FLIGHT, requests))
+            with connection.in_one_write():
+                for number in numbers:
+                    row = PartitionData(topic, 0, _batch(1024, number, producer_id))
+                    connection.send_produce(_PRODUCE_VERSION, _ACKS_ALL, [row])
+            for _ in numbers:
+                await _receive_produced(connection)
+    finally:
+        await connection.close()
+
+
 async def _produce_native(
     addresses: Addresses, topic: str, requests: int, *, batch_bytes: int
 ) -> None:
@@ -271,6 +291,7 @@ KINDS: Final = {
     "produce-16k": Kind(_producing(16_384), 1, 2000),
     "produce-1m": Kind(_producing(1_000_000), 1, 200),
     "produce-1k-of-4": Kind(_producing(1024, 4), 4, 2000),
+    "produce-1k-together": Kind(_produce_together, 1, 4000),
     "native-100": Kind(_producing_native(100), 1, 4000),
     "native-1k": Kind(_producing_native(1024), 1, 4000),
     "native-16k": Kind(_producing_native(16_384), 1, 2000),
