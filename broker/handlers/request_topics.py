@@ -15,6 +15,7 @@ from protocol.fetch_request import FetchRequest
 from protocol.produce_request import ProduceRequest
 
 _TOPIC_FIELDS: Final = ("topics", "topic_names", "topic_partitions")
+_TOPIC_KEYS: Final = ("name", "topic", "topic_id")
 
 
 def topics_of(body: Any) -> Iterator[tuple[Any, list[int], list[Any]]]:
@@ -74,11 +75,11 @@ def topic_key(topic: Any) -> Any:
     """The name or the id by which a row of a request or a response names its topic."""
     if isinstance(topic, str):
         return topic
-    for name in ("name", "topic", "topic_id"):
-        found = getattr(topic, name, None)
-        if found is not None:
-            return found
-    return ""
+    names = [name for name in _TOPIC_KEYS if hasattr(topic, name)]
+    if not names:
+        # Under no name at all it would pass every refusal.
+        raise TypeError(f"a {type(topic).__name__} has none of the fields {_TOPIC_KEYS}")
+    return next((key for name in names if (key := getattr(topic, name)) is not None), "")
 
 
 def _index(partition: Any) -> int:
