@@ -27,7 +27,8 @@ from storage.strays import Stray
 if TYPE_CHECKING:
     from broker.authentication.admin_tokens import Tokens
     from broker.authorization.access import Access
-    from broker.groups.shard import Answered, Unserved
+    from broker.groups.held_requests import Answered
+    from broker.groups.shard import Unserved
     from broker.metadata.registration import BrokerInfo
     from coordinators.groups.answers import CommittedOffset, ListedGroup
     from coordinators.groups.requests import GroupRequest

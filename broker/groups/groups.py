@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 from broker.config.loading import Config
 from broker.essential_task import reported_task
 from broker.groups.cluster_topics import ClusterTopics
-from broker.groups.shard import Answered, Shard, ShardParts, ShardState, Unserved
+from broker.groups.held_requests import Answered
+from broker.groups.shard import Shard, ShardParts, ShardState, Unserved
 from broker.metadata.topic import TopicDeleted, TopicEvent
 from broker.network.turns import work_in_turns
 from broker.partitions.partition import Partition

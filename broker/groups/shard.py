@@ -5,8 +5,9 @@ in as events; answers, timers and records come out as effects. Between an event 
 no `await`.
 
 A shard loads the partition first (`state_topics/loader.py`); requests that arrive meanwhile are held for a short
-time. It answers only while this broker certainly leads (hazard H1), and keeps nothing once it does not. An
-exception out of the coordinator is a bug: its state may be half changed, so it is dropped and loaded again.
+time, and take turns then (`held_requests.py`). It answers only while this broker certainly leads (hazard H1), and keeps
+nothing once it does not. An exception out of the coordinator is a bug: its state may be half changed, so it is dropped
+and loaded again.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.essential_task import reported_task
+from broker.groups.held_requests import Answered, HeldRequests
 from broker.groups.timers import Timers
 from broker.limited_log import LimitedLog
 from broker.network.promise import Promise
@@ -48,7 +50,7 @@ from coordinators.groups.events import (
     Requested,
     TimerFired,
 )
-from coordinators.groups.requests import GroupRequest, Heartbeat, SyncGroup
+from coordinators.groups.requests import GroupRequest
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.lean_named_tuple import NamedTuple
 from storage.file_system import StorageError
@@ -62,18 +64,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 limited: Final = LimitedLog(logger)
 
-HELD_MAX: Final = 1000
-"""Requests of one shard that may wait until it is loaded."""
-HELD_S: Final = 1.0
-"""How long a request waits for that."""
 LATE_S: Final = 10.0
 """A shard that has been loading for so long is worth a warning, and another one after each further interval."""
-_WHILE_LOADING: Final = {
-    Heartbeat: ErrorCode.NONE,
-    # 14 would be fatal to the consumer of Kafka's Java client.
-    SyncGroup: ErrorCode.REBALANCE_IN_PROGRESS,
-}
-
 _UNREADABLE: Final = (
     "the groups of %s cannot be served, its log cannot be read: %s; "
     "see `echoless verify`, or let another replica lead; "
@@ -83,9 +75,6 @@ _NOT_LOADED: Final = (
     "the groups of %s cannot be served, loading them failed with %s; let another replica lead, "
     "and report the traceback"
 )
-
-Answered = GroupAnswer | Awaitable[GroupAnswer]
-"""An answer, at once or later."""
 
 
 class ShardState(enum.Enum):
@@ -161,8 +150,7 @@ class Shard:
         self._fired_early: list[TimerKey] = []
         """Timers that fired while the coordinator began with one group after the other."""
         self._coordinator: GroupCoordinator | None = None
-        self._held: dict[asyncio.Future[Answered], GroupRequest] = {}
-        """Requests that wait until it is loaded, in their order; each future gets what `ask` returns."""
+        self._held = HeldRequests(self._ask_now)
         self._waiting: dict[int, _Waiting] = {}
         self._last_reply_id = 0
         self._working: set[asyncio.Task[None]] = set()
@@ -199,7 +187,7 @@ class Shard:
         early, self._fired_early = self._fired_early, []
         for key in early:
             self._step(TimerFired(key))
-        self._ask_held()
+        await work_in_turns(self._held.turns())
 
     def _not_loaded(self, error: Exception) -> None:
         name = self.partition.name
@@ -249,7 +237,7 @@ class Shard:
         self._appends.close()
         if self._loading is not asyncio.current_task():
             self._loading.cancel()
-        self._ask_held()
+        self._held.process_all()
         for task in self._working:
             task.cancel()
         waiting, self._waiting = self._waiting, {}
@@ -259,16 +247,12 @@ class Shard:
     # --- requests ---
 
     def ask(self, request: GroupRequest) -> Answered:
-        """Has the coordinator process a request: once it is loaded, unless that takes long."""
-        if self.state is not ShardState.LOADING:
-            return self._ask_now(request)
-        if len(self._held) >= HELD_MAX:
-            return _refusal_while_loading(request)
-        asked: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
-        self._held[asked] = request
-        return self._answer_held(asked, request)
+        """Has the coordinator process a request: once it is loaded, unless that takes long, and after those before it."""
+        if self.state is ShardState.LOADING:
+            return self._held.hold(request)
+        return self._held.join(request) if self._held else self._ask_now(request)
 
-    def _ask_now(self, request: GroupRequest) -> Answered:
+    def _ask_now(self, request: GroupRequest) -> GroupAnswer | Promise:
         coordinator = self._coordinator
         if coordinator is None:
             return refusal(request, self._absence())
@@ -282,31 +266,6 @@ class Shard:
     def _absence(self) -> ErrorCode:
         is_lost = self.state is ShardState.LOST
         return ErrorCode.NOT_COORDINATOR if is_lost else ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-    async def _answer_held(
-        self, asked: asyncio.Future[Answered], request: GroupRequest
-    ) -> GroupAnswer:
-        try:
-            async with asyncio.timeout(HELD_S):
-                await asked
-        except TimeoutError:
-            if asked.cancelled():
-                return _refusal_while_loading(request)
-        finally:
-            self._held.pop(asked, None)
-        answered = asked.result()
-        return await answered if isinstance(answered, Awaitable) else answered
-
-    def _ask_held(self) -> None:
-        """Has the held requests processed in the step that ends the loading: no later one can come before them."""
-        held, self._held = self._held, {}
-        for asked, request in held.items():
-            if asked.cancelled():
-                continue
-            try:
-                asked.set_result(self._ask_now(request))
-            except Exception as error:  # noqa: BLE001 - belongs to whoever asked
-                asked.set_exception(error)
 
     def _abandon(self, reply_id: int) -> None:
         if self._waiting.pop(reply_id, None) is not None:
@@ -322,9 +281,12 @@ class Shard:
     def perform_in_turn(
         self, effects_of: Callable[[GroupCoordinator, Now], Iterator[list[Effect]]]
     ) -> Iterator[None]:
-        """Performs long work of the coordinator item by item, while it serves."""
+        """Performs long work of the coordinator item by item, while it serves.
+
+        Does nothing as long as requests are held, for a commit of a deleted topic's offsets may be one of them.
+        """
         coordinator = self._coordinator
-        if coordinator is None:
+        if coordinator is None or self._held:
             return
         for effects in effects_of(coordinator, self._now()):
             self._perform(effects)
@@ -429,8 +391,3 @@ class Shard:
         if isinstance(answer, OffsetCommitAnswer):
             self._parts.appends.metrics.note_commit(answer.error_codes)
         waiting.give(answer)
-
-
-def _refusal_while_loading(request: GroupRequest) -> GroupAnswer:
-    code = _WHILE_LOADING.get(type(request), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    return refusal(request, code)

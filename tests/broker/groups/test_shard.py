@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
-from broker.config.loading import LogFlush
+from broker.groups import held_requests as held_module
 from broker.groups import shard as shard_module
-from broker.groups.cluster_topics import ClusterTopics
-from broker.groups.shard import Shard, ShardParts, ShardState
+from broker.groups.shard import Shard, ShardState
 from broker.limited_log import BURST
-from broker.metrics import Metrics
-from broker.state_topics.appends import AppendParts
-from coordinators.groups.answers import DeleteAnswer, GroupAnswer, HeartbeatAnswer, SyncAnswer
+from coordinators.groups.answers import DeleteAnswer, HeartbeatAnswer, SyncAnswer
 from coordinators.groups.effects import (
     Append,
     Assign,
@@ -40,81 +35,13 @@ from coordinators.groups.events import (
     Requested,
     TimerFired,
 )
-from coordinators.groups.requests import DeleteGroup, Heartbeat, SyncGroup
+from coordinators.groups.requests import DeleteGroup, SyncGroup
 from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.record_batch import read_header
-from protocol.records import Record, build_batch
-from storage.log_config import LogConfig
+from tests.broker.groups.sharded import ALIVE, HEARTBEAT, Sharded, alive, answer_of
 from tests.broker.groups.until import WITHIN_S, until
-from tests.broker.partitions.fake_fencing import FakeFencing
-from tests.broker.partitions.led import Led
-from tests.storage.one_log import NOW_MS, OneLog
 
-HEARTBEAT = Heartbeat("g", 1, "m", None)
-ALIVE = HeartbeatAnswer(ErrorCode.NONE)
 TIMER = TimerKey(TimerKind.SESSION, "g", "m")
 RECORD = GroupRecord(b"key", b"value")
-
-
-@dataclass
-class ScriptedCoordinator:
-    """Notes the events, and has the effects that a test gives it."""
-
-    effects_of: Callable[[Event], list[Effect]] = lambda _: []
-    events: list[Event] = field(default_factory=list)
-    applied: list[bytes] = field(default_factory=list)
-    may_start: asyncio.Event | None = None
-
-    def apply(self, key: bytes, _value: bytes | None) -> str | None:
-        self.applied.append(key)
-        return None
-
-    def start(self, _now: Now) -> Iterator[list[Effect]]:
-        yield []
-
-    def step(self, event: Event, _now: Now) -> list[Effect]:
-        self.events.append(event)
-        return self.effects_of(event)
-
-
-def alive(event: Event) -> list[Effect]:
-    """Answers every request at once."""
-    return [Reply(event.reply_id, ALIVE)] if isinstance(event, Requested) else []
-
-
-class Sharded:
-    """A shard over a partition in memory, with a coordinator of the test's own."""
-
-    def __init__(self, *, replicas: tuple[int, ...] = (1,)) -> None:
-        fencing = FakeFencing(epochs={2: 7})
-        self.led = Led(LogFlush.OS, replicas, fencing, OneLog(LogConfig(retention_ms=-1)))
-        self.led.lead(2, isr=replicas)
-        self.coordinator = ScriptedCoordinator(alive)
-        self.reloaded: list[Shard] = []
-        appends = AppendParts(
-            now_ms=lambda: NOW_MS,
-            wall_ms=lambda: NOW_MS,
-            fail_storage=pytest.fail,
-            metrics=Metrics(),
-            timeout_s=60,
-        )
-        self.parts: Any = ShardParts(
-            lambda: self.coordinator, appends, self.reloaded.append, ClusterTopics({})
-        )
-
-    def store(self, key: bytes) -> None:
-        batch = build_batch([Record(0, NOW_MS, key, b"")])
-        self.led.partition.append_state(batch, read_header(batch), NOW_MS)
-
-    async def serving(self) -> Shard:
-        shard = Shard(self.led.partition, self.parts)
-        await until(lambda: shard.state is ShardState.SERVING)
-        return shard
-
-
-async def answer_of(shard: Shard, request: Any = HEARTBEAT) -> GroupAnswer:
-    answered = shard.ask(request)
-    return await answered if isinstance(answered, Awaitable) else answered
 
 
 async def test_a_request_is_answered_at_once_if_the_coordinator_does() -> None:
@@ -243,7 +170,7 @@ async def test_requests_are_held_until_the_partition_is_loaded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """H7: the new leader's log ends with a record that is not committed yet."""
-    monkeypatch.setattr(shard_module, "HELD_S", WITHIN_S)  # however slow the machine is
+    monkeypatch.setattr(held_module, "HELD_S", WITHIN_S)  # however slow the machine is
     one = Sharded(replicas=(1, 2))
     one.store(b"a")
     shard = Shard(one.led.partition, one.parts)
@@ -256,56 +183,12 @@ async def test_requests_are_held_until_the_partition_is_loaded(
     assert await asked == ALIVE
 
 
-async def test_what_was_held_comes_before_what_arrives_once_the_partition_is_loaded(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A commit that overtook the one before it would be taken back by that; and what arrives then has to wait for nothing."""
-    monkeypatch.setattr(shard_module, "HELD_S", WITHIN_S)
-    one = Sharded(replicas=(1, 2))
-    one.store(b"a")
-    shard = Shard(one.led.partition, one.parts)
-    held = asyncio.ensure_future(answer_of(shard, HEARTBEAT))
-    await until(lambda: one.led.partition.waiters.commit.heap)
-    one.led.partition.note_fetch(2, 7, 1)
-    async with asyncio.timeout(WITHIN_S):
-        while shard.state is ShardState.LOADING:  # noqa: ASYNC110 - its very next step counts
-            await asyncio.sleep(0)
-    later = Heartbeat("g", 1, "later", None)
-    assert shard.ask(later) == ALIVE
-    assert await held == ALIVE
-    asked = [event.request for event in one.coordinator.events if isinstance(event, Requested)]
-    assert asked == [HEARTBEAT, later]
-
-
-async def test_a_held_request_that_fails_is_its_own_affair(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The shard serves, and the next held request is answered."""
-    monkeypatch.setattr(shard_module, "HELD_S", WITHIN_S)
-    one = Sharded(replicas=(1, 2))
-    one.store(b"a")
-    shard = Shard(one.led.partition, one.parts)
-    failing = asyncio.ensure_future(answer_of(shard, Heartbeat("g", 1, "failing", None)))
-    fine = asyncio.ensure_future(answer_of(shard, HEARTBEAT))
-    await until(lambda: one.led.partition.waiters.commit.heap)
-    ask_now = shard._ask_now
-
-    def ask(request: Any) -> Any:
-        if request is not HEARTBEAT:
-            raise ValueError("a bug")
-        return ask_now(request)
-
-    monkeypatch.setattr(shard, "_ask_now", ask)
-    one.led.partition.note_fetch(2, 7, 1)
-    with pytest.raises(ValueError, match="a bug"):
-        await failing
-    assert await fine == ALIVE
-
-
 @pytest.mark.parametrize("is_full", [False, True])
 async def test_a_request_is_not_held_for_long(
     monkeypatch: pytest.MonkeyPatch, *, is_full: bool
 ) -> None:
     """14 to most, 0 to a heartbeat, 27 to SyncGroup: 14 would end Java's consumer."""
-    monkeypatch.setattr(shard_module, "HELD_MAX" if is_full else "HELD_S", 0)
+    monkeypatch.setattr(held_module, "HELD_MAX" if is_full else "HELD_S", 0)
     one = Sharded(replicas=(1, 2))
     one.store(b"a")
     shard = Shard(one.led.partition, one.parts)
@@ -314,8 +197,9 @@ async def test_a_request_is_not_held_for_long(
     assert await answer_of(shard, sync) == SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS)
     delete = DeleteGroup("g")
     assert await answer_of(shard, delete) == DeleteAnswer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    one.led.partition.note_fetch(2, 7, 1)
+    await until(lambda: shard.state is ShardState.SERVING)
     assert one.coordinator.events == []
-    shard.lose()
 
 
 # --- the end ---

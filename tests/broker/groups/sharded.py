@@ -1,0 +1,92 @@
+"""A shard over a partition in memory, with a coordinator that a test scripts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from broker.config.loading import LogFlush
+from broker.groups.cluster_topics import ClusterTopics
+from broker.groups.shard import Shard, ShardParts, ShardState
+from broker.metrics import Metrics
+from broker.state_topics.appends import AppendParts
+from coordinators.groups.answers import GroupAnswer, HeartbeatAnswer
+from coordinators.groups.effects import Effect, Reply
+from coordinators.groups.events import Event, Now, Requested
+from coordinators.groups.requests import Heartbeat
+from protocol.errors import ErrorCode
+from protocol.record_batch import read_header
+from protocol.records import Record, build_batch
+from storage.log_config import LogConfig
+from tests.broker.groups.until import until
+from tests.broker.partitions.fake_fencing import FakeFencing
+from tests.broker.partitions.led import Led
+from tests.storage.one_log import NOW_MS, OneLog
+
+HEARTBEAT = Heartbeat("g", 1, "m", None)
+ALIVE = HeartbeatAnswer(ErrorCode.NONE)
+
+
+@dataclass
+class ScriptedCoordinator:
+    """Notes the events, and has the effects that a test gives it."""
+
+    effects_of: Callable[[Event], list[Effect]] = lambda _: []
+    events: list[Event] = field(default_factory=list)
+    applied: list[bytes] = field(default_factory=list)
+    may_start: asyncio.Event | None = None
+
+    def apply(self, key: bytes, _value: bytes | None) -> str | None:
+        self.applied.append(key)
+        return None
+
+    def start(self, _now: Now) -> Iterator[list[Effect]]:
+        yield []
+
+    def step(self, event: Event, _now: Now) -> list[Effect]:
+        self.events.append(event)
+        return self.effects_of(event)
+
+
+def alive(event: Event) -> list[Effect]:
+    """Answers every request at once."""
+    return [Reply(event.reply_id, ALIVE)] if isinstance(event, Requested) else []
+
+
+class Sharded:
+    """A shard over a partition in memory, with a coordinator of the test's own."""
+
+    def __init__(self, *, replicas: tuple[int, ...] = (1,)) -> None:
+        fencing = FakeFencing(epochs={2: 7})
+        self.led = Led(LogFlush.OS, replicas, fencing, OneLog(LogConfig(retention_ms=-1)))
+        self.led.lead(2, isr=replicas)
+        self.coordinator = ScriptedCoordinator(alive)
+        self.reloaded: list[Shard] = []
+        appends = AppendParts(
+            now_ms=lambda: NOW_MS,
+            wall_ms=lambda: NOW_MS,
+            fail_storage=pytest.fail,
+            metrics=Metrics(),
+            timeout_s=60,
+        )
+        self.parts: Any = ShardParts(
+            lambda: self.coordinator, appends, self.reloaded.append, ClusterTopics({})
+        )
+
+    def store(self, key: bytes) -> None:
+        batch = build_batch([Record(0, NOW_MS, key, b"")])
+        self.led.partition.append_state(batch, read_header(batch), NOW_MS)
+
+    async def serving(self) -> Shard:
+        shard = Shard(self.led.partition, self.parts)
+        await until(lambda: shard.state is ShardState.SERVING)
+        return shard
+
+
+async def answer_of(shard: Shard, request: Any = HEARTBEAT) -> GroupAnswer:
+    answered = shard.ask(request)
+    return await answered if isinstance(answered, Awaitable) else answered
