@@ -33,6 +33,8 @@ class Beat:
     """Latest beat without the time in which the machine ran others."""
     queued_s: float
     """How long the loop's thread was ready to run in this window while the machine ran others."""
+    yardstick_s: float
+    """Processor time of a fixed piece of work on the loop's thread: the median of this window."""
     syncs: list[str]
     """The call sites of fsync on the loop's thread."""
     stack: str

@@ -17,6 +17,7 @@ from tests.hostile.siege.attacker import Target
 from tests.hostile.siege.beats import BEATS_FILE, read_beats
 from tests.hostile.siege.processes import Helper
 from tests.hostile.siege.traffic import TOPIC
+from tests.hostile.siege.turns import normal_s
 from tests.hostile.siege.verdict import Cost, Verdict, net_waits
 from tests.hostile.target import admin, assert_quiet_log, resident_bytes
 from tests.support.echoless import Echoless
@@ -97,10 +98,12 @@ class Siege:
             list(read_beats(self._beats, *phase))
             for phase in ((began, besieged), (besieged, ended))
         )
-        self.verdict.peace = Cost.of(net_waits([w for w in waits if w[0] < besieged], peace), peace)
+        normal = normal_s([*peace, *beats])
+        before = net_waits([wait for wait in waits if wait[0] < besieged], peace)
+        self.verdict.peace = Cost.of(before, peace, normal)
         under_attack = [wait for wait in waits if besieged <= wait[0] < ended]
-        self.verdict.siege = Cost.of(net_waits(under_attack, beats), beats)
-        self.verdict.judge_cost(beats)
+        self.verdict.siege = Cost.of(net_waits(under_attack, beats), beats, normal)
+        self.verdict.judge_cost(beats, normal)
 
     def _prepare_attack(self) -> Helper:
         broker = self._broker

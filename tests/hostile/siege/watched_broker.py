@@ -7,6 +7,7 @@ things are measured that scheduling does not change:
   between any two callbacks, so this is the longest run of callbacks in one turn of the loop, plus one
   interval at most;
 * how much of it the garbage collector took;
+* how long a fixed piece of work takes there (`yardstick`): a turn is as long as the machine is slow;
 * the calls of fsync and fdatasync on the loop's thread, which should be none;
 * where the loop was when it was held: `faulthandler` writes the stack when the processor timer ends.
 
@@ -23,6 +24,7 @@ import json
 import os
 import resource
 import signal
+import statistics
 import sys
 import tempfile
 import threading
@@ -32,6 +34,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.hostile.siege import yardstick
 from tests.hostile.siege.beats import BEATS_FILE, DESCRIPTORS, INTERVAL_S, STACK_AFTER_S, WINDOW_S
 
 _STACKS_BYTES = 64 * 1024
@@ -99,9 +102,11 @@ class LoopWatch:
         own_s = now - self._beat_at - INTERVAL_S - (queued - self._beat_queued)
         self._own_s = max(self._own_s, own_s)
         self._queued_in_window_s += queued - self._beat_queued
+        self._yardsticks.append(yardstick.measure_s())
         if now > self._window_ends:
             self._write(now)
-        self._beat_at, self._beat_cpu, self._beat_queued = now, cpu, queued
+        self._beat_at, self._beat_cpu = time.monotonic(), time.thread_time()
+        self._beat_queued = self._queued_s()
         signal.setitimer(signal.ITIMER_PROF, STACK_AFTER_S)
         loop.call_later(INTERVAL_S, self._beat, loop)
 
@@ -126,6 +131,7 @@ class LoopWatch:
             "late_s": round(self._late_s, 4),
             "own_s": round(self._own_s, 4),
             "queued_s": round(self._queued_in_window_s, 4),
+            "yardstick_s": round(statistics.median(self._yardsticks), 6),
             "syncs": self._syncs,
             "stack": self._stack,
         }
@@ -137,6 +143,7 @@ class LoopWatch:
     def _clear(self) -> None:
         self._held_s = self._collected_s = self._late_s = self._own_s = 0.0
         self._queued_in_window_s = 0.0
+        self._yardsticks: list[float] = []
         self._stack = ""
 
 
