@@ -88,7 +88,7 @@ class Failover:
         cluster = self._cluster
         cluster.wait_until(cluster.is_in_sync, "every replica is in sync")
         self._wait_for_acknowledgements()
-        leader = cluster.leader(TOPIC, 0)
+        leader = cluster.wait_for_leader(TOPIC, 0)
         session = self._session_of(leader)
         began, exited, status = time.time(), 0.0, 0
         if is_kill:
@@ -96,7 +96,7 @@ class Failover:
         else:
             status = cluster.stop(leader)
             exited = time.time() - began
-        cluster.wait_until(lambda: cluster.leader(TOPIC, 0) not in (-1, leader), "a new leader")
+        cluster.wait_for_leader(TOPIC, 0, other_than=leader)
         self._wait_for_acknowledgements()
         result = self._explain(began, session, is_kill=is_kill)
         cluster.start_broker(leader)
@@ -146,7 +146,7 @@ class Failover:
         return float(stat.mtime) / 1000
 
     def _leading_at(self) -> float:
-        leader = self._cluster.leader(TOPIC, 0)
+        leader = self._cluster.wait_for_leader(TOPIC, 0)
         log = self._cluster.brokers[leader].process.log()
         return _seconds(re.findall(rf"^(\S+)Z .* {TOPIC}-0: leads in epoch", log, re.MULTILINE)[-1])
 

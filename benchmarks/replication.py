@@ -170,7 +170,8 @@ def catching_up(rounds: int, _seconds: float) -> dict[str, Pair]:
 def catch_up_once(cluster: Cluster, topic: str) -> tuple[float, float]:
     """Stops a follower, writes a gigabyte at acks=all to the others, and starts it again."""
     cluster.create_topic(topic, 1)
-    follower = next(one for one in cluster.brokers if one != cluster.leader(topic, 0))
+    leader = cluster.wait_for_leader(topic, 0)
+    follower = next(one for one in cluster.brokers if one != leader)
     cluster.stop(follower)
     written = 0
     while written < _CATCH_UP_BYTES:

@@ -22,11 +22,11 @@ def test_a_lost_machine_is_replaced(
         cluster.start()
         monkeypatch.setenv("ECHOLESS_BOOTSTRAP_SERVER", cluster.bootstrap)
         cluster.create_topic("orders", 4)
-        lost = cluster.leader("orders", 0)
+        lost = cluster.wait_for_leader("orders", 0)
         assignments = _assignments(echoless)
         (spare,) = {1, 2, 3, 4} - set(assignments[0])
         cluster.kill(lost)
-        cluster.wait_until(lambda: cluster.leader("orders", 0) not in {-1, lost})
+        cluster.wait_for_leader("orders", 0, other_than=lost)
         moved = [
             p for p, replicas in assignments.items() if lost in replicas and spare not in replicas
         ]

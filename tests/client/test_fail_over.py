@@ -29,7 +29,7 @@ def test_leaders_die_and_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
         with Producer(cluster.bootstrap, SETTINGS) as producer:
             sent = 0
             for _ in range(KILLS):
-                leader = cluster.leader(TOPIC, 0)
+                leader = cluster.wait_for_leader(TOPIC, 0)
                 killing = threading.Thread(target=cluster.kill, args=[leader])
                 for number in range(sent, sent + RECORDS_BETWEEN_KILLS):
                     producer.send(TOPIC, b"%d" % number, partition=0)
@@ -42,7 +42,7 @@ def test_leaders_die_and_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
                 cluster.wait_until(cluster.is_in_sync, "the killed broker has caught up")
             state = producer.state()
         cluster.wait_until(cluster.is_healed)
-        leader = cluster.leader(TOPIC, 0)
+        leader = cluster.wait_for_leader(TOPIC, 0)
         (stored,) = read_stored_values(cluster.brokers[leader].kafka_address, TOPIC, 1)
     assert stored == [b"%d" % number for number in range(sent)]
     assert (state.producer_epoch, state.partitions[0].producer_epoch) == (0, 0)

@@ -43,6 +43,9 @@ def test_replicas_move_and_leaders_follow(tmp_path: Path) -> None:
         )
         everything = ("--election-type", "preferred", "--all-topic-partitions")
         run_tool(_ELECT, *server, *everything)
-        assert [cluster.leader("moved", partition) for partition in (0, 1)] == [4, 3]
+        cluster.wait_until(
+            lambda: [cluster.leader("moved", partition) for partition in (0, 1)] == [4, 3],
+            "the preferred leaders lead",
+        )
         described = run_tool(_TOPICS, *server, "--describe", "--under-replicated-partitions")
         assert described.strip() == ""

@@ -212,10 +212,7 @@ class Run:
     def _coordinator(self, group: Group) -> int:
         """Return the group's coordinator, as soon as there is one."""
         place = CONSUMER_OFFSETS, partition_of_group(group.name, _OFFSETS_PARTITIONS)
-        self._cluster.wait_until(
-            lambda: self._cluster.leader(*place) != -1, f"{group.name} has a coordinator"
-        )
-        return self._cluster.leader(*place)
+        return self._cluster.wait_for_leader(*place)
 
     def _newest(self) -> set[tuple[int, int]]:
         """Return the last record below the high watermark of each partition, which a group has yet to reach."""

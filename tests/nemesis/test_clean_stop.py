@@ -50,7 +50,7 @@ def test_every_leader_is_restarted_under_load(cluster: Cluster, tree: KazooClien
     with SteadyProducer(cluster.bootstrap, TOPIC, records_per_s=1000) as producer:
         for _ in cluster.brokers:
             _wait_for_records(cluster, producer)
-            leader = cluster.leader(TOPIC, 0)
+            leader = cluster.wait_for_leader(TOPIC, 0)
             began = time.time()
             assert cluster.stop(leader) == 0
             assert time.time() - began < EXIT_WITHIN_S

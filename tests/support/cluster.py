@@ -3,7 +3,7 @@
     with Cluster(tmp_path) as cluster:
         cluster.start()
         cluster.bootstrap; cluster.kill(2); cluster.start_broker(2)
-        cluster.wait_until(lambda: cluster.leader("t", 0) not in (-1, 2))
+        cluster.wait_for_leader("t", 0, other_than=2)
 
 Addresses and data survive any end of a process. Nothing waits by the clock: `wait_until` polls the
 brokers' admin ports. A `Network` gives every server its own host.
@@ -212,9 +212,23 @@ class Cluster:
             return []
 
     def leader(self, topic: str, partition: int) -> int:
-        """The broker that claims to lead the partition; -1 if none does."""
+        """The broker that claims to lead the partition; -1 if none does, or is silent: see `wait_for_leader`."""
         row = self.leader_rows().get((topic, partition))
         return -1 if row is None else row.leader
+
+    def wait_for_leader(self, topic: str, partition: int, *, other_than: int = -1) -> int:
+        """The broker that claims to lead the partition, as soon as one does.
+
+        On a busy machine a leader may be silent for a moment, as if there were none. `other_than` is the one that led before.
+        """
+        found: list[int] = []
+
+        def is_led() -> bool:
+            found.append(self.leader(topic, partition))
+            return found[-1] not in {-1, other_than}
+
+        self.wait_until(is_led, f"{topic}-{partition} has a leader other than {other_than}")
+        return found[-1]
 
     def is_in_sync(self) -> bool:
         """Whether every partition that any broker holds has a leader and all replicas in its ISR."""

@@ -33,8 +33,9 @@ def faults_of(cluster: Cluster, broker_id: int) -> Faults:
     return Faults(Admin(cluster.brokers[broker_id].admin_address))
 
 
-def isr(cluster: Cluster) -> set[int]:
-    row = cluster.leader_rows().get((TOPIC, 0))
+def isr(cluster: Cluster, place: tuple[str, int] = (TOPIC, 0)) -> set[int]:
+    """The in-sync replicas; none without a leader."""
+    row = cluster.leader_rows().get(place)
     return set() if row is None else set(row.isr)
 
 
@@ -57,7 +58,7 @@ def send(cluster: Cluster, value: str) -> None:
 def test_a_cut_link_takes_the_follower_out_of_the_isr(cluster: Cluster, side: str) -> None:
     """Whichever end the rule is on; when it goes the follower catches up."""
     cluster.wait_until(lambda: isr(cluster) == {1, 2}, "both are in sync")
-    leader = cluster.leader(TOPIC, 0)
+    leader = cluster.wait_for_leader(TOPIC, 0)
     follower = 3 - leader
     here, there = (leader, follower) if side == "leader" else (follower, leader)
     cut = {"type": "cut_replica_link", "broker_id": there}
@@ -66,13 +67,13 @@ def test_a_cut_link_takes_the_follower_out_of_the_isr(cluster: Cluster, side: st
         assert isr(cluster) == {leader}
         assert rule.hits > 0
     cluster.wait_until(lambda: isr(cluster) == {1, 2}, "both are in sync again")
-    assert cluster.leader(TOPIC, 0) == leader
+    assert cluster.wait_for_leader(TOPIC, 0) == leader
 
 
 def test_a_member_whose_session_expires_goes_on_under_a_new_one(cluster: Cluster) -> None:
     """It loses what it led, registers again, and is in sync again."""
     cluster.wait_until(lambda: isr(cluster) == {1, 2}, "both are in sync")
-    leader = cluster.leader(TOPIC, 0)
+    leader = cluster.wait_for_leader(TOPIC, 0)
     epoch = leader_epoch(cluster)
     rule = faults_of(cluster, leader).add("expire_session")
     assert (rule.hits, rule.document()["exhausted"]) == (1, True)
@@ -101,10 +102,9 @@ def test_a_moved_coordinator_knows_the_group(cluster: Cluster) -> None:
     (one,) = consumer.commit(asynchronous=False)
     at = one.offset
     partition = partition_of_group("moved", 8)
-    cluster.wait_until(
-        lambda: len(cluster.leader_rows()[CONSUMER_OFFSETS, partition].isr) == 2, "both hold it"
-    )
-    before = cluster.leader(CONSUMER_OFFSETS, partition)
+    place = (CONSUMER_OFFSETS, partition)
+    cluster.wait_until(lambda: isr(cluster, place) == {1, 2}, "both hold it")
+    before = cluster.wait_for_leader(CONSUMER_OFFSETS, partition)
     faults_of(cluster, before).add({"type": "move_coordinator", "group": "moved"})
     after = 3 - before
     cluster.wait_until(lambda: cluster.leader(CONSUMER_OFFSETS, partition) == after, "it has moved")

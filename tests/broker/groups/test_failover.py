@@ -80,14 +80,14 @@ def test_a_commit_that_was_answered_is_read_back_from_every_later_coordinator(
                 note(seen, consumer.poll(0.5))
             assert len(seen) == limit
             positions |= commit(consumer, seen)
-            coordinator = cluster.leader(CONSUMER_OFFSETS, index)
+            coordinator = cluster.wait_for_leader(CONSUMER_OFFSETS, index)
             cluster.kill(coordinator)
             other = consumer_of(cluster)
             wanted = [TopicPartition("t", partition) for partition in positions]
             found = other.committed(wanted, timeout=_PATIENCE_S)
             assert {one.partition: one.offset for one in found} == positions
             other.close()
-            assert cluster.leader(CONSUMER_OFFSETS, index) != coordinator
+            cluster.wait_for_leader(CONSUMER_OFFSETS, index, other_than=coordinator)
             cluster.start_broker(coordinator)
             cluster.wait_until(cluster.is_in_sync)
         consumer.close()

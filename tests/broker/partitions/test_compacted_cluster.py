@@ -161,13 +161,13 @@ def test_replicas_that_clean_alone_agree_whatever_happens(
         for _ in range(2):
             replicas.wait_until_cleaned(1, 3)
             assert replicas.cleaned_to(2) < min(map(replicas.cleaned_to, (1, 3)))
-            cut.append(cluster.leader(TOPIC, 0))
+            cut.append(cluster.wait_for_leader(TOPIC, 0))
             replicas.cut_off_the_tail_of(cut[-1], writer)
         assert len({*cut}) == 2
         assert 2 in cut
         asyncio.run(replicas.move(1, 2, 4))
         replicas.wait_until_cleaned(1, 4)
-        replicas.kill_and_restart(cluster.leader(TOPIC, 0))
+        replicas.kill_and_restart(cluster.wait_for_leader(TOPIC, 0))
     assert not writer.failures
     assert len(writer.acknowledged) == writer.sent
     replicas.wait_until_alike(1, 2, 4)
