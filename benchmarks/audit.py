@@ -92,7 +92,7 @@ def write(replicas: list[Path], records: int) -> None:
         fill(log, partition, records // PARTITIONS)
         ends[TOPIC, partition] = log.log_end_offset
     directory.close(ends)
-    shutil.copytree(*replicas)
+    shutil.copytree(replicas[0], replicas[1])
     change_batch(first_segment(replicas[1], DIVERGENCE), reseal=True)
     change_batch(first_segment(replicas[0], CRC), reseal=False)
     print(f"written in {time.perf_counter() - begin:.0f} s", flush=True)

@@ -24,6 +24,7 @@ import struct
 import tempfile
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -104,7 +105,7 @@ class Member:
         answer = await self._call(_SYNC, b"".join(body))
         (code,) = struct.unpack_from(">h", answer, 4)
         assert code in {0, *_REBALANCING}, f"SyncGroup: {code}"
-        return code != 0
+        return bool(code)
 
     def _read_join(self, answer: bytes) -> None:
         _, code, self.generation = struct.unpack_from(">ihi", answer)
@@ -242,7 +243,7 @@ def rebalance(brokers: Sequence[Broker], options: argparse.Namespace) -> Iterato
         yield _measured(
             f"rebalance of {members:,} members, ms",
             brokers,
-            lambda address, members=members: _rebalance(address, members, options.rounds),
+            partial(_rebalance, members=members, rounds=options.rounds),
         )
 
 

@@ -137,7 +137,7 @@ def main() -> None:
         serving(here) as ours,
         serving(there) as theirs,
     ):
-        servers = {
+        servers: dict[str, Callable[[str], float]] = {
             "answers": answers,
             "answers and writes": writes,
             "the broker": partial(_broker_us, ours),

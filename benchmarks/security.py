@@ -156,8 +156,15 @@ def produce(door: Door, batch_bytes: int, seconds: float) -> Mapping[str, float]
     """Batches/s, and the broker's processor time for each."""
     topic = next(_TOPICS)
     before = processor_s(door.broker.process.pid)
-    options = {"batch_bytes": batch_bytes, "seconds": seconds, "warm_up": 1, "security": door.file}
-    load = run_load("throughput", door.address(), topic, **options)
+    load = run_load(
+        "throughput",
+        door.address(),
+        topic,
+        batch_bytes=batch_bytes,
+        seconds=seconds,
+        warm_up=1,
+        security=door.file,
+    )
     assert not load["failed"]
     took_s = processor_s(door.broker.process.pid) - before
     return {"per_s": load["batches_per_s"], "us": 1e6 * took_s / load["batches"]}

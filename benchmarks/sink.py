@@ -46,7 +46,9 @@ def main() -> None:
         directory = Path(name)
         rows_per_file = arguments.records // SOURCES
         records = write_source(directory / "source", batches=1, rows_per_file=rows_per_file)
-        spark = open_session("sink", master="local[2]", settings=SETTINGS | connector_settings())
+        spark = open_session(
+            "sink", master="local[2]", settings={**SETTINGS, **connector_settings()}
+        )
         register(spark)
         rows = spark.read.parquet(str(directory / "source")).select("key", "value", "partition")
         read = rows.write.format("noop").mode("overwrite").save

@@ -14,7 +14,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -83,7 +83,7 @@ def brokers(versions: list[KafkaVersion]) -> Iterator[tuple[Echoless | Kafka, ..
     """A broker of each kind on fresh data, Echoless first."""
     directory = Path(tempfile.mkdtemp(prefix="versus-kafka-"))
     kafkas = [Kafka(directory / one.value, one) for one in versions]
-    found = (Echoless(directory / "echoless", _ECHOLESS), *kafkas)
+    found: tuple[Echoless | Kafka, ...] = (Echoless(directory / "echoless", _ECHOLESS), *kafkas)
     try:
         for broker in found:
             broker.start()
@@ -122,7 +122,8 @@ def latency(versions: list[KafkaVersion], rounds: int, seconds: float) -> list[R
 
 def start(versions: list[KafkaVersion], rounds: int, _seconds: float) -> list[Row]:
     """Milliseconds from the command to the first acknowledged idempotent record, with a raw client."""
-    measures = [_start_echoless, *(partial(_start_kafka, one) for one in versions)]
+    kafkas = [partial(_start_kafka, one) for one in versions]
+    measures: list[Callable[[], Mapping[str, float]]] = [_start_echoless, *kafkas]
     found = _measured(measures, min(rounds, _START_ROUNDS_MAX), versions)
     return [_row("start to the first acknowledged record, ms", found, "ms", limit=0.05)]
 
@@ -196,7 +197,9 @@ def _bytes_max(
 
 
 def _measured(
-    measures: list[Callable[[], Mapping[str, float]]], rounds: int, versions: list[KafkaVersion]
+    measures: Sequence[Callable[[], Mapping[str, float]]],
+    rounds: int,
+    versions: list[KafkaVersion],
 ) -> dict[str, dict[str, Pair]]:
     """By version: each figure of Echoless, which is the first candidate, beside that Kafka's."""
     ours, *theirs = several_in_turn(rounds, measures)
