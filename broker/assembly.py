@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -43,6 +42,7 @@ from broker.services import Services
 from broker.state_topics.appends import AppendParts
 from broker.state_topics.topic import StateTopic
 from protocol.internal_topics import CONSUMER_OFFSETS
+from protocol.lean_dataclass import replace
 
 if TYPE_CHECKING:
     from broker.admin.server import AdminServer

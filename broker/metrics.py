@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import field
 from typing import Final
 
-from protocol.lean_dataclass import dataclass
+from protocol.lean_dataclass import dataclass, field
 from protocol.record_batch import LOG_OVERHEAD, BatchHeader
 from storage.opening import RecoveryReport
 

@@ -13,10 +13,9 @@ import enum
 import ipaddress
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
 from typing import Final
 
-from protocol.lean_dataclass import dataclass
+from protocol.lean_dataclass import dataclass, field
 from protocol.lean_named_tuple import NamedTuple
 
 

@@ -7,9 +7,8 @@ the modules that take part in recovery.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
 
-from protocol.lean_dataclass import dataclass
+from protocol.lean_dataclass import dataclass, field
 from storage.file_system import FileSystem
 from storage.kept_offsets import KeptOffsets
 from storage.leader_epochs import LeaderEpochs

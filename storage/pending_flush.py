@@ -23,9 +23,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import field
 
-from protocol.lean_dataclass import dataclass
+from protocol.lean_dataclass import dataclass, field
 from storage.file_system import FileSystem
 from storage.leader_epochs import LeaderEpoch, LeaderEpochs
 from storage.segment import Segment

@@ -19,9 +19,8 @@ import logging
 import uuid
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 
-from protocol.lean_dataclass import dataclass
+from protocol.lean_dataclass import dataclass, field
 from storage import paths
 from storage.directory_checkpoints import DirectoryCheckpoints
 from storage.file_system import FileSystem

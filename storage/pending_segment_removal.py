@@ -20,9 +20,8 @@ import logging
 import threading
 from collections import Counter, deque
 from collections.abc import Collection
-from dataclasses import field
 
-from protocol.lean_dataclass import dataclass
+from protocol.lean_dataclass import dataclass, field
 from storage.file_system import FileSystem
 from storage.producers.replay import remove_snapshots
 from storage.retention import Reason

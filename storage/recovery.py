@@ -34,9 +34,9 @@ Called by `Log.open`.
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from functools import partial
 
+from protocol.lean_dataclass import replace
 from protocol.record_batch import LOG_OVERHEAD
 from storage import accepted_loss, paths, replacement
 from storage.checkpoints import CheckpointError

@@ -27,10 +27,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
-from protocol.lean_dataclass import dataclass
+from protocol.lean_dataclass import dataclass, replace
 from storage import paths
 from storage.directory_checkpoints import DirectoryCheckpoints, PartitionOffsets
 from storage.file_system import FileSystem, StorageError

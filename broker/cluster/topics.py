@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Final
 
 from broker.cluster.membership import Membership
@@ -25,6 +24,7 @@ from broker.partitions.held import Partitions
 from broker.partitions.topic_deletion import TopicDeletion
 from protocol.errors import ErrorCode, KafkaError
 from protocol.internal_topics import INTERNAL_TOPICS
+from protocol.lean_dataclass import replace
 
 logger = logging.getLogger(__name__)
 limited: Final = LimitedLog(logger)

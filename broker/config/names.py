@@ -11,7 +11,6 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Mapping
-from dataclasses import field, fields, replace
 
 from broker.config.groups import GroupConfig
 from broker.config.listener_names import KAFKA_LISTENERS
@@ -46,7 +45,7 @@ from broker.config.values import (
     size,
 )
 from protocol.dedup import UnknownProducerId
-from protocol.lean_dataclass import dataclass
+from protocol.lean_dataclass import dataclass, field, fields, replace
 from protocol.leases import LEASE_MARGIN_MS
 
 
@@ -367,8 +366,10 @@ class Config(StoredConfig):
 @functools.cache
 def settings() -> Mapping[str, Setting]:
     """Every configuration name with its metadata, in the order of `Config`; the inherited ones last."""
-    security, groups = SecurityConfig.__dataclass_fields__, GroupConfig.__dataclass_fields__
-    stored = StoredConfig.__dataclass_fields__
+    security, groups, stored = (
+        {f.name for f in fields(declared)}
+        for declared in (SecurityConfig, GroupConfig, StoredConfig)
+    )
     named = [f for f in fields(Config) if f.metadata]
     ordered = sorted(named, key=lambda f: (f.name in security, f.name in groups, f.name in stored))
     return {f.name: Setting(f.name, f.default, **f.metadata) for f in ordered}

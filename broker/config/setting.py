@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Any, TypeVar
 
 from broker.config.values import Kind
+from protocol.lean_dataclass import field
 from protocol.lean_named_tuple import NamedTuple
 
 Value = TypeVar("Value")

@@ -12,7 +12,6 @@ here are stored and described, and their description says so (`broker/config/wit
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, fields
 from typing import Any, Final
 
 from broker.config.internal_topics import in_force
@@ -21,7 +20,7 @@ from broker.config.stored import COMPACT, DELETE, CompressionType
 from broker.config.values import INT64_MAX, Kind, canonical
 from broker.config.without_effect import TIMESTAMP_DIFFERENCE, WITHOUT_EFFECT
 from protocol.errors import ErrorCode, KafkaError
-from protocol.lean_dataclass import dataclass
+from protocol.lean_dataclass import dataclass, field, fields
 from protocol.lean_named_tuple import NamedTuple
 from protocol.leases import lease_retention_ms
 from storage.compaction.plan import CompactionRules

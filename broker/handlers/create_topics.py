@@ -14,7 +14,6 @@ Skipped: creation policies; there are none.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.config.description import describe_topic
@@ -30,6 +29,7 @@ from broker.network.request import Answer, Request
 from broker.network.turns import awaited_in_turns
 from protocol.acl import AclOperation, ResourceType
 from protocol.errors import ErrorCode, KafkaError
+from protocol.lean_dataclass import replace
 from protocol.registry import Api
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ Uses kio, which reads and writes every version; requests that are not refused in
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib
 import io
@@ -28,21 +27,25 @@ class Rows(NamedTuple):
 
 def merge(api: Api, fields: Rows, version: int, answered: bytes, refused: bytes) -> bytes:
     """The answer with the rows of the refusal, in place of its own or in addition to them."""
+    from dataclasses import replace
+
     read, write = _codec(api.name, version)
     answer, refusal = read(answered), read(refused)
     rows = {topic_key(row): row for row in getattr(answer, fields.topics)}
     for row in getattr(refusal, fields.topics):
         key = topic_key(row)
         rows[key] = _merge_topic(fields.partitions, rows[key], row) if key in rows else row
-    return write(dataclasses.replace(answer, **{fields.topics: tuple(rows.values())}))
+    return write(replace(answer, **{fields.topics: tuple(rows.values())}))
 
 
 def _merge_topic(field: str | None, answered: Any, refused: Any) -> Any:
     if field is None:
         return refused
+    from dataclasses import replace
+
     rows = {_row_index(row): row for row in getattr(answered, field)}
     rows |= {_row_index(row): row for row in getattr(refused, field)}
-    return dataclasses.replace(answered, **{field: tuple(rows.values())})
+    return replace(answered, **{field: tuple(rows.values())})
 
 
 def _row_index(row: Any) -> int:

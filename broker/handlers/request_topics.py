@@ -6,7 +6,6 @@ in each API.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -116,4 +115,6 @@ def _without(topic: Any, is_refused: IsRefused) -> Any:
 def _replaced(entity: Any, **changes: Any) -> Any:
     if isinstance(entity, tuple):  # read by hand
         return entity._replace(**changes)  # type: ignore[attr-defined]
-    return dataclasses.replace(entity, **changes)
+    from dataclasses import replace
+
+    return replace(entity, **changes)

@@ -10,7 +10,6 @@ import asyncio
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any, Final
 
 from broker.config.listener_names import KAFKA_LISTENERS
@@ -26,7 +25,7 @@ from broker.tree.node_tree import (
     Write,
     ensure_paths,
 )
-from protocol.lean_dataclass import dataclass
+from protocol.lean_dataclass import dataclass, field
 
 _PLAINTEXT: Final = "PLAINTEXT"
 _ENDPOINT: Final = re.compile(r"([^:/]+)://(?:\[([^\]]*)\]|([^:]*)):(-?\d+)")

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import field, replace
 from typing import Final
 
 from broker.metadata.node_data import Assignment, PartitionState, Reassignment
-from protocol.lean_dataclass import dataclass
+from protocol.lean_dataclass import dataclass, field, replace
 from protocol.lean_named_tuple import NamedTuple
 
 NO_NODE: Final = -1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from random import Random
 
 from broker.metadata.leadership import initial_state
@@ -13,6 +12,7 @@ from broker.metadata.registration import BrokerInfo
 from broker.metadata.replica_assignment import assign_replicas, check_assignment
 from broker.metadata.topic import NewTopic, StateChange, Topic
 from protocol.errors import ErrorCode, KafkaError
+from protocol.lean_dataclass import replace
 
 Brokers = Mapping[int, BrokerInfo]
 """The registered brokers."""

@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -45,6 +44,7 @@ from broker.tree.node_tree import (
     Operation,
 )
 from protocol.errors import ErrorCode, KafkaError
+from protocol.lean_dataclass import replace
 
 if TYPE_CHECKING:
     from broker.metadata.topic_follower import TopicFollower

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from broker.metadata.node_data import NO_LEADER
@@ -13,6 +12,7 @@ from broker.metadata.old_copy import OldCopyError, OldEpoch, old_epochs
 from broker.metadata.producer_ids import PATH, raise_block
 from broker.metadata.topic import StateChange
 from broker.tree.node_tree import NodeTree
+from protocol.lean_dataclass import replace
 
 if TYPE_CHECKING:
     from broker.metadata.topic_registry import TopicRegistry

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import field
 from functools import partial
 from typing import Final
 
@@ -21,7 +20,7 @@ from broker.metadata.topic_registry import TopicRegistry
 from broker.partitions.assigned import Assigned
 from broker.partitions.disk_queue import DiskQueue, in_thread
 from broker.partitions.slices import slices
-from protocol.lean_dataclass import dataclass
+from protocol.lean_dataclass import dataclass, field
 from storage.file_system import StorageError
 from storage.log import Log
 from storage.log_config import LogConfig

@@ -13,7 +13,6 @@ the in-memory one of the tests.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field
 from typing import Final
 
 from broker.tree.node_tree import (
@@ -36,7 +35,7 @@ from broker.tree.node_tree import (
     check_path,
     parent_of,
 )
-from protocol.lean_dataclass import dataclass
+from protocol.lean_dataclass import dataclass, field
 from protocol.lean_named_tuple import NamedTuple
 
 SEQUENCE_DIGITS: Final = 10

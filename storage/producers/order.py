@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from typing import Final
 
 from protocol.dedup import ProducerEntry
+from protocol.lean_dataclass import replace
 from protocol.record_batch import Buffer
 from storage.producers.record import (
     WINDOW_MAX,
