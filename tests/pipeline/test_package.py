@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.package import package_command
+from tests.support.echoless import REPOSITORY
 
 
 def test_the_zip_has_what_the_jobs_import(tmp_path: Path) -> None:
@@ -30,8 +31,8 @@ def test_the_script_runs_from_the_zip_alone(tmp_path: Path) -> None:
     package_command(tmp_path)
     archive = str(tmp_path / "echoless.zip")
     code = (
-        f"import runpy, sys; sys.path[0:0] = [{archive!r}]; sys.argv = ['x', 'mirror', '--help'];"
-        "sys.meta_path[:] = [one for one in sys.meta_path if 'editable' not in repr(one)];"
+        f"import runpy, sys; sys.argv = ['x', 'mirror', '--help'];"
+        f"sys.path[:] = [{archive!r}, *(one for one in sys.path if one != {str(REPOSITORY)!r})];"
         "runpy.run_path('echoless_pipeline.py')"
     )
     done = subprocess.run(
