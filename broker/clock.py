@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from storage.clock_checkpoint import ClockReading
@@ -35,9 +34,6 @@ STOP_MS_MAX: Final = 3_600_000
 """A stop of up to this length, by the wall clock, is taken at face value."""
 LONG_STOP_MS: Final = 24 * 3_600_000
 """A stop longer than this, by the wall clock, is worth a warning."""
-_RETENTION_WAITS: Final = (
-    f", old segments only after it has gone on for {timedelta(milliseconds=CONFIRMATION_MS)}"
-)
 
 
 class Clock:
@@ -94,8 +90,8 @@ class Clock:
                 "the wall clock stepped %s by %s, or the machine was suspended: idle producers do "
                 "not expire by it%s",
                 "forward" if step_ms > 0 else "back",
-                timedelta(milliseconds=abs(step_ms)),
-                _RETENTION_WAITS if step_ms > 0 else "",
+                _duration(abs(step_ms)),
+                _retention_waits() if step_ms > 0 else "",
             )
             self._stepped_ms = steady_ms
         self._follow(steady_ms)
@@ -107,7 +103,7 @@ class Clock:
         if has_lasted and lead_ms > CORRECTION_MS_MAX:
             logger.info(
                 "the wall clock has gone on for %s since its step: old segments are deleted by it again",
-                timedelta(milliseconds=CONFIRMATION_MS),
+                _duration(CONFIRMATION_MS),
             )
         if has_lasted or lead_ms <= CORRECTION_MS_MAX:
             self._trusted_ahead_ms = self._wall_ahead_ms
@@ -132,12 +128,24 @@ class Clock:
                 "it was stopped for %s the clock is wrong; idle producers do not expire by it%s",
                 _time(now_ms),
                 _time(last.wall_ms),
-                timedelta(milliseconds=stop_ms),
-                _RETENTION_WAITS,
+                _duration(stop_ms),
+                _retention_waits(),
             )
 
 
+def _retention_waits() -> str:
+    return f", old segments only after it has gone on for {_duration(CONFIRMATION_MS)}"
+
+
+def _duration(ms: int) -> str:
+    from datetime import timedelta
+
+    return str(timedelta(milliseconds=ms))
+
+
 def _time(ms: int) -> str:
+    from datetime import UTC, datetime, timedelta
+
     return (datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=ms)).isoformat(
         sep=" ", timespec="seconds"
     )

@@ -10,7 +10,6 @@ Hosts are compared as Java writes addresses (`java_host`): Kafka stores them so.
 from __future__ import annotations
 
 import enum
-import ipaddress
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -180,6 +179,8 @@ def java_host(text: str) -> str:
 
     What is no address is returned as it is; no address equals it.
     """
+    import ipaddress  # noqa: PLC0415 - takes 1 ms, and few brokers have ACLs
+
     address, scope_mark, scope = text.strip("[]").partition("%")
     try:
         parsed = ipaddress.ip_address(address)

@@ -13,7 +13,6 @@ import contextlib
 import fcntl
 import math
 import os
-import shutil
 import threading
 from collections.abc import Iterator, Sequence
 from typing import IO, Final
@@ -191,7 +190,7 @@ class OsFileSystem:
 
     def remove_tree(self, path: str) -> None:
         with _storage_errors(path, "remove"), contextlib.suppress(FileNotFoundError):
-            self._spares.run(lambda: shutil.rmtree(path))
+            self._spares.run(lambda: _remove_tree(path))
 
     def sync_directory(self, path: str) -> None:
         with _storage_errors(path, "sync"):
@@ -247,6 +246,12 @@ def _wrap(path: str, verb: str, error: OSError) -> StorageError:
             path, f"cannot {verb}: {error.strerror}; raise the limit of open files (ulimit -n)"
         )
     return StorageError(path, f"cannot {verb}: {error.strerror or error}")
+
+
+def _remove_tree(path: str) -> None:
+    import shutil  # noqa: PLC0415 - a start removes nothing, and shutil loads the archive formats
+
+    shutil.rmtree(path)
 
 
 @contextlib.contextmanager

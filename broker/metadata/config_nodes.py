@@ -12,7 +12,6 @@ import json
 import random
 from collections.abc import Callable
 from typing import Final
-from urllib.parse import quote
 
 from broker.metadata.node_data import NodeDataError
 from broker.tree.node_json import decode_node_json
@@ -41,6 +40,8 @@ _CHANGES_REMOVED_AT_ONCE: Final = 10
 
 def sanitized(name: str) -> str:
     """The name as in a URL, as Java's encoder and Kafka write it: `*`, `~` and space are encoded too."""
+    from urllib.parse import quote
+
     return quote(name, safe="").replace("~", "%7E")
 
 

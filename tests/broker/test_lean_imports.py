@@ -1,4 +1,4 @@
-"""A broker without TLS listeners leaves OpenSSL alone, and whoever needs it later gets the real one."""
+"""A broker leaves alone what it hardly ever uses, OpenSSL above all, and whoever needs it later gets the real one."""
 
 from __future__ import annotations
 
@@ -14,16 +14,55 @@ def _run(code: str) -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-def test_asyncio_and_uvloop_load_neither_openssl_nor_archive_formats() -> None:
-    """They import the modules on their own; afterwards nothing stands in their places."""
+def test_asyncio_and_uvloop_do_not_load_openssl() -> None:
+    """They import it on their own; afterwards nothing stands in its place."""
     _run(
         "from broker.lean_imports import import_lean, loop_factory\n"
         "import sys\n"
         "import_lean()\n"
         "loop_factory(speaks_tls=False)().close()\n"
-        "assert not {'_ssl', 'ssl', '_bz2', 'bz2', '_lzma', 'lzma'} & set(sys.modules)\n"
-        "import bz2, lzma, ssl\n"
+        "assert not {'_ssl', 'ssl'} & set(sys.modules)\n"
+        "import ssl\n"
         "assert ssl.create_default_context().check_hostname\n"
+    )
+
+
+def test_what_is_rarely_used_is_loaded_when_it_is_asked_for() -> None:
+    """Whoever imports it gets the real one, and asyncio finds in its stand-in whatever it needs."""
+    _run(
+        "from broker.lean_imports import import_lean, loop_factory\n"
+        "import sys\n"
+        "import_lean()\n"
+        "loop_factory(speaks_tls=False)().close()\n"
+        "rare = {'inspect', 'platform', 'subprocess', 'textwrap', 'tokenize', 'asyncio.sslproto'}\n"
+        "assert not rare & set(sys.modules), rare & set(sys.modules)\n"
+        "import asyncio, traceback\n"
+        "async def nothing(): ...\n"
+        "assert asyncio.iscoroutinefunction(nothing) and not asyncio.iscoroutinefunction(len)\n"
+        "from functools import partial\n"
+        "assert asyncio.iscoroutinefunction(partial(nothing))\n"
+        "assert not asyncio.iscoroutinefunction(partial(len))\n"
+        "assert 'inspect' not in sys.modules\n"
+        "import inspect, subprocess\n"
+        "assert inspect.signature(nothing).parameters == {}\n"
+        "done = subprocess.run([sys.executable, '-c', 'pass'], check=True)\n"
+        "assert asyncio.subprocess.PIPE == subprocess.PIPE\n"
+        "traceback.print_exception(ExceptionGroup('both', [ValueError(), KeyError()]))\n"
+    )
+
+
+def test_processes_can_be_started_by_a_loop_made_so() -> None:
+    """No broker does, but tests run brokers in their own process."""
+    _run(
+        "from broker.lean_imports import import_lean, loop_factory\n"
+        "import_lean()\n"
+        "import asyncio, sys\n"
+        "async def main():\n"
+        "    process = await asyncio.create_subprocess_exec(sys.executable, '-c', 'print(7)',\n"
+        "        stdout=asyncio.subprocess.PIPE)\n"
+        "    assert (await process.communicate())[0] == b'7\\n'\n"
+        "with asyncio.Runner(loop_factory=loop_factory(speaks_tls=False)) as runner:\n"
+        "    runner.run(main())\n"
     )
 
 
