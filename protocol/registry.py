@@ -1,6 +1,6 @@
 """An API: its key, its versions, and the kio classes that carry it.
 
-An `Api` is declared once, at the top of the file of its handler; ApiVersions and the dispatcher
+An `Api` is declared once, in `broker/handlers/apis.py`; ApiVersions, the dispatcher and the handlers
 read the declarations, so the broker cannot claim what it does not serve. kio's classes are imported
 when a version is first used: all of them together would cost the start more than the rest of the
 broker. The first import takes 40 ms and each further version up to 10 ms, so a server asks

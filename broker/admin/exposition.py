@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 from broker.admin.group_families import group_families
 from broker.admin.view import BrokerView, PartitionView
 from broker.faults.action import TYPES
-from broker.handlers.dispatch import SERVED_BY_KEY
+from broker.handlers.apis import API_BY_KEY
 from broker.metrics import LATENCY_BOUNDS_S, Latencies
 from broker.network.turns import in_thread, work_in_turns
 
@@ -146,10 +146,10 @@ def _request_seconds(latencies: Latencies) -> Metric:
     )
     bounds = [*map(str, LATENCY_BOUNDS_S), "+Inf"]
     # Where rules delay requests, one may wait for its refusal that is of no API.
-    for key, row in sorted((key, row) for key, row in latencies.items() if key in SERVED_BY_KEY):
+    for key, row in sorted((key, row) for key, row in latencies.items() if key in API_BY_KEY):
         *counts, sum_s = row
         buckets = list(zip(bounds, accumulate(counts), strict=True))
-        family.add_metric([SERVED_BY_KEY[key].api.name], buckets, sum_s)
+        family.add_metric([API_BY_KEY[key].name], buckets, sum_s)
     return family
 
 

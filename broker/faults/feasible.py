@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from broker.config.loading import Config
 from broker.faults.fields import RuleError
 from broker.faults.rule import RuleText
-from broker.handlers.dispatch import SERVED_BY_KEY
+from broker.handlers.apis import API_BY_NAME
 
 
 def check_feasible(rules: Sequence[RuleText], config: Config) -> None:
@@ -24,7 +24,7 @@ def _check_version(rule: RuleText) -> None:
     api, version = rule.match.api, rule.match.api_version
     if api is None or version is None:
         return
-    found = next((one.api for one in SERVED_BY_KEY.values() if one.api.name == api), None)
+    found = API_BY_NAME.get(api)
     if found is None:
         raise RuleError(f"match.api_version: {api} is of the native port, which has none")
     if not found.serves(version):

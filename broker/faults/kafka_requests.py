@@ -13,8 +13,10 @@ from broker.faults.match import NO_PARTITION, Part, RequestFacts
 from broker.faults.requests import ReadRequest
 from broker.faults.served import ABOUT_ACLS
 from broker.handlers import produce
-from broker.handlers.dispatch import SERVED_BY_KEY, framed_later, framed_soon
+from broker.handlers.apis import API_BY_KEY
+from broker.handlers.dispatch import framed_later, framed_soon
 from broker.handlers.gate import admit
+from broker.handlers.loaded import LOADED, load_for
 from broker.handlers.refusals import Refusal
 from broker.handlers.request_topics import answered_at_once, topics_of
 from broker.handlers.served import Served
@@ -55,11 +57,10 @@ class KafkaRequests:
             header = read_request_header(frame)
         except DecodeError:
             return False
-        served = SERVED_BY_KEY.get(header.api_key)
-        if served is None or not served.api.serves(header.api_version):
+        api = API_BY_KEY.get(header.api_key)
+        if api is None or not api.serves(header.api_version):
             return False
-        api = served.api
-        if not api.can_decode(header.api_version):
+        if api.key not in LOADED or not api.can_decode(header.api_version):
             return True
         return api is not produce.API and len(frame) > READ_AT_ONCE_BYTES
 
@@ -180,11 +181,10 @@ def with_batch(topic: str, partition: int, batch: Buffer | None) -> Part:
 
 def _read(frame: Frame) -> _Inside | None:
     header = read_request_header(frame)
-    served = SERVED_BY_KEY.get(header.api_key)
-    if served is None or not served.api.serves(header.api_version):
+    api = API_BY_KEY.get(header.api_key)
+    if api is None or not api.serves(header.api_version):
         return None
-    api = served.api
-    api.prepare_decoding(header.api_version)
+    served = load_for(api, header.api_version)
     position = header.body_position
     if api.is_flexible(header.api_version):
         position = skip_tagged_fields(frame, position)

@@ -9,7 +9,8 @@ from typing import Final
 
 from broker.faults.fields import RuleError
 from broker.faults.match import BATCH_FIELDS, Match
-from broker.handlers.dispatch import SERVED_BY_KEY
+from broker.handlers.apis import API_BY_NAME
+from broker.handlers.loaded import load
 from broker.handlers.served import Names
 
 BATCH_API: Final = "produce"
@@ -25,8 +26,7 @@ _NATIVE_NAMES: Final = {
     "sasl": Names.NOTHING,
 }
 """Names in messages that only the native port has; others are those of a Kafka API."""
-_NAMES: Final = {one.api.name: one.names for one in SERVED_BY_KEY.values()} | _NATIVE_NAMES
-APIS: Final = tuple(_NAMES)
+APIS: Final = (*API_BY_NAME, *(name for name in _NATIVE_NAMES if name not in API_BY_NAME))
 
 ERROR_APIS: Final = tuple(
     name for name in APIS if name not in {"hello", "await_topic", "admin_read"}
@@ -46,6 +46,11 @@ BETWEEN_BROKERS: Final = frozenset(
 """Messages that only a rule naming them, a freeze or a cut link affects."""
 
 
+def _names(api: str) -> Names:
+    known = _NATIVE_NAMES.get(api)
+    return load(API_BY_NAME[api]).names if known is None else known
+
+
 def check_api(match: Match) -> None:
     """Raises `RuleError` for an API that is not served, or that lacks something else being matched."""
     api = match.api
@@ -58,7 +63,7 @@ def check_api(match: Match) -> None:
             raise RuleError(
                 f"match.{name}: only {BATCH_API} carries batches, and match.api is {api}"
             )
-        if name == "topic" and _NAMES[api] is Names.NOTHING:
+        if name == "topic" and _names(api) is Names.NOTHING:
             raise RuleError(f"match.topic: {api} requests name no topics")
-        if name == "partition" and _NAMES[api] is not Names.PARTITIONS:
+        if name == "partition" and _names(api) is not Names.PARTITIONS:
             raise RuleError(f"match.partition: {api} requests name no partitions")

@@ -1,1 +1,1 @@
-"""One file per Kafka API: its declaration (`API`) at the top, its `handle` below."""
+"""One file per Kafka API: declared in `apis.py`, with its `handle` in the file of its name."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import permits
+from broker.handlers.apis import declared
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.metadata.node_data import NodeDataError
@@ -18,13 +19,12 @@ from broker.network.turns import awaited_in_turns
 from broker.tree.node_tree import CoordinationError
 from protocol.acl import AclOperation
 from protocol.errors import ErrorCode, KafkaError
-from protocol.registry import Api
 
 if TYPE_CHECKING:
     from broker.quotas.quota import Entity
     from broker.services import Services
 
-API = Api(key=49, name="alter_client_quotas", version_min=0, version_max=1, flexible_from=1)
+API = declared(__name__)
 
 ENTITIES_MAX: Final = 1000
 """How many entities one request may change: each is written by itself."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from broker.config.internal_topics import check_allowed
 from broker.config.topic import check_in_force, validated
 from broker.handlers import permits
+from broker.handlers.apis import declared
 from broker.handlers.config_resource import (
     alter_each,
     check_alterable,
@@ -26,12 +27,11 @@ from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.network.request import Answer, Request
 from protocol.acl import AclOperation
-from protocol.registry import Api
 
 if TYPE_CHECKING:
     from broker.services import Services
 
-API = Api(key=33, name="alter_configs", version_min=0, version_max=2, flexible_from=2)
+API = declared(__name__)
 
 
 async def handle(request: Request, services: Services) -> Answer:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import permits
+from broker.handlers.apis import declared
 from broker.handlers.merged_responses import Rows
 from broker.handlers.refusals import Refusal, refused_partitions
 from broker.handlers.served import Names, Served
@@ -22,15 +23,12 @@ from broker.network.turns import awaited_in_turns
 from broker.tree.node_tree import ConnectionLostError, MultiFailedError
 from protocol.acl import AclOperation
 from protocol.errors import ErrorCode, KafkaError
-from protocol.registry import Api
 
 if TYPE_CHECKING:
     from broker.metadata.topic import Topic
     from broker.services import Services
 
-API = Api(
-    key=45, name="alter_partition_reassignments", version_min=0, version_max=0, flexible_from=0
-)
+API = declared(__name__)
 
 _LOST_RACES_MAX: Final = 10
 """Races lost to ISR changes and other requests before the client is told to try again."""

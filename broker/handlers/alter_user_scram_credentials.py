@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import permits
+from broker.handlers.apis import declared
 from broker.handlers.describe_user_scram_credentials import SCRAM_IDS
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
@@ -19,14 +20,11 @@ from broker.tree.node_tree import CoordinationError
 from protocol.acl import AclOperation
 from protocol.errors import ErrorCode, KafkaError
 from protocol.lean_named_tuple import NamedTuple
-from protocol.registry import Api
 
 if TYPE_CHECKING:
     from broker.services import Services
 
-API = Api(
-    key=51, name="alter_user_scram_credentials", version_min=0, version_max=0, flexible_from=0
-)
+API = declared(__name__)
 
 USERS_MAX: Final = 1000
 """How many users one request may change: each is written by itself."""

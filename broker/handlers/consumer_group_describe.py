@@ -9,6 +9,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import permits
+from broker.handlers.apis import declared
 from broker.handlers.authorized_operations import NOT_ASKED, group_operations
 from broker.handlers.group_answers import described, with_rows
 from broker.handlers.permits import denied, may
@@ -23,7 +24,6 @@ from coordinators.groups.consumer.requests import (
 from protocol.acl import AclOperation, ResourceType
 from protocol.errors import ErrorCode
 from protocol.lean_named_tuple import NamedTuple
-from protocol.registry import Api
 from protocol.typed_requests import typed
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from broker.services import Services
     from coordinators.groups.answers import GroupAnswer
 
-API = Api(key=69, name="consumer_group_describe", version_min=0, version_max=1, flexible_from=0)
+API = declared(__name__)
 
 _CONSUMER_MEMBER: Final = 1
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import permits
+from broker.handlers.apis import declared
 from broker.handlers.commit_turn import after_commits
 from broker.handlers.group_answers import translated, with_rows
 from broker.handlers.permits import DENIED_TOPIC, rights_of
@@ -23,13 +24,12 @@ from coordinators.groups.consumer.requests import ConsumerHeartbeat, ConsumerHea
 from protocol.acl import AclOperation, ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.lean_named_tuple import NamedTuple
-from protocol.registry import Api
 from protocol.typed_requests import typed
 
 if TYPE_CHECKING:
     from broker.services import Services
 
-API = Api(key=68, name="consumer_group_heartbeat", version_min=0, version_max=1, flexible_from=0)
+API = declared(__name__)
 
 _MAKES_MEMBER_ID_FROM: Final = 1
 _ZEROS: Final = uuid.UUID(int=0)

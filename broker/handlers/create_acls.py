@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 from broker.authorization.acl_nodes import AclChangeError
 from broker.handlers import permits
 from broker.handlers.acl_binding import find_access, read_binding
+from broker.handlers.apis import declared
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.network.request import Answer, Request
 from broker.network.turns import in_turns, work_in_turns
 from protocol.acl import AclOperation, Binding, Entry, Pattern
 from protocol.errors import ErrorCode, KafkaError
-from protocol.registry import Api
 
 if TYPE_CHECKING:
     from broker.authorization.access import Access
     from broker.services import Services
 
-API = Api(key=30, name="create_acls", version_min=1, version_max=3, flexible_from=2)
+API = declared(__name__)
 
 
 async def handle(request: Request, services: Services) -> Answer:

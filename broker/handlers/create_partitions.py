@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.handlers import permits
+from broker.handlers.apis import declared
 from broker.handlers.merged_responses import Rows
 from broker.handlers.mutations import Mutations
 from broker.handlers.refusals import Refusal
@@ -21,12 +22,11 @@ from broker.network.request import Answer, Request
 from broker.network.turns import awaited_in_turns
 from protocol.acl import AclOperation
 from protocol.errors import ErrorCode, KafkaError
-from protocol.registry import Api
 
 if TYPE_CHECKING:
     from broker.services import Services
 
-API = Api(key=37, name="create_partitions", version_min=0, version_max=3, flexible_from=2)
+API = declared(__name__)
 
 
 async def handle(request: Request, services: Services) -> Answer:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from broker.config.description import describe_topic
 from broker.config.topic import validated
 from broker.handlers import permits
+from broker.handlers.apis import declared
 from broker.handlers.merged_responses import Rows
 from broker.handlers.mutations import Mutations
 from broker.handlers.refusals import Refusal
@@ -30,12 +31,11 @@ from broker.network.turns import awaited_in_turns
 from protocol.acl import AclOperation, ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.lean_dataclass import replace
-from protocol.registry import Api
 
 if TYPE_CHECKING:
     from broker.services import Services
 
-API = Api(key=19, name="create_topics", version_min=2, version_max=7, flexible_from=5)
+API = declared(__name__)
 
 _NOT_SHOWN: Final = {"num_partitions": -1, "replication_factor": -1, "configs": ()}
 """Fields for clients that may not describe the configuration."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from broker.handlers import permits
+from broker.handlers.apis import declared
 from broker.handlers.group_answers import ask_all, with_rows
 from broker.handlers.permits import denied, rights_of
 from broker.handlers.refusals import Refusal
@@ -18,12 +19,11 @@ from coordinators.groups.answers import DeleteAnswer
 from coordinators.groups.requests import DeleteGroup
 from protocol.acl import AclOperation, ResourceType
 from protocol.errors import ErrorCode
-from protocol.registry import Api
 
 if TYPE_CHECKING:
     from broker.services import Services
 
-API = Api(key=42, name="delete_groups", version_min=0, version_max=2, flexible_from=2)
+API = declared(__name__)
 
 
 async def handle(request: Request, services: Services) -> Answer:

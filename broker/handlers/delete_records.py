@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import permits
+from broker.handlers.apis import declared
 from broker.handlers.merged_responses import Rows
 from broker.handlers.refusals import Refusal, refused_partitions
 from broker.handlers.served import Names, Served
@@ -21,13 +22,12 @@ from broker.handlers.topic_rows import partition_rows
 from broker.network.request import Answer, Outcome, Request
 from protocol.acl import AclOperation
 from protocol.errors import ErrorCode, KafkaError
-from protocol.registry import Api
 from storage.file_system import StorageError
 
 if TYPE_CHECKING:
     from broker.services import Services
 
-API = Api(key=21, name="delete_records", version_min=0, version_max=2, flexible_from=2)
+API = declared(__name__)
 
 HIGH_WATERMARK: Final = -1
 _NO_LOW_WATERMARK: Final = -1

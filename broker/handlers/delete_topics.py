@@ -14,6 +14,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from broker.handlers.apis import declared
 from broker.handlers.merged_responses import Rows
 from broker.handlers.mutations import Mutations
 from broker.handlers.permits import DENIED_TOPIC, denied_topics, name_of, rights_of
@@ -27,14 +28,13 @@ from broker.network.turns import awaited_in_turns
 from protocol.acl import AclOperation, ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.lean_named_tuple import NamedTuple
-from protocol.registry import Api
 from protocol.typed_requests import typed
 
 if TYPE_CHECKING:
     from broker.authorization.access import Rights
     from broker.services import Services
 
-API = Api(key=20, name="delete_topics", version_min=1, version_max=6, flexible_from=4)
+API = declared(__name__)
 
 
 class DeleteTopicsRequest(NamedTuple):

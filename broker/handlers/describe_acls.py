@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 from broker.handlers import permits
 from broker.handlers.acl_binding import entry_fields, find_access, pattern_fields, read_filter
+from broker.handlers.apis import declared
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.network.request import Answer, Outcome, Request
 from broker.network.turns import in_turns
 from protocol.acl import AclOperation, BindingFilter
 from protocol.errors import ErrorCode, KafkaError
-from protocol.registry import Api
 
 if TYPE_CHECKING:
     from broker.authorization.access import Access
     from broker.services import Services
 
-API = Api(key=29, name="describe_acls", version_min=1, version_max=3, flexible_from=2)
+API = declared(__name__)
 
 
 def handle(request: Request, services: Services) -> Outcome:

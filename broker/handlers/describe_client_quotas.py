@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import permits
+from broker.handlers.apis import declared
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.network.request import Answer, Request
@@ -16,13 +17,12 @@ from broker.network.turns import in_turns
 from broker.tree.node_tree import CoordinationError
 from protocol.acl import AclOperation
 from protocol.errors import ErrorCode, KafkaError
-from protocol.registry import Api
 
 if TYPE_CHECKING:
     from broker.quotas.quota import Entity, QuotaKey
     from broker.services import Services
 
-API = Api(key=48, name="describe_client_quotas", version_min=0, version_max=1, flexible_from=1)
+API = declared(__name__)
 
 _EXACT: Final = 0
 _DEFAULT: Final = 1

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.cluster.addresses import client_addresses
 from broker.handlers import permits
+from broker.handlers.apis import declared
 from broker.handlers.authorized_operations import NOT_ASKED, cluster_operations
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.network.request import Answer, Request
 from protocol.errors import ErrorCode, KafkaError
 from protocol.lean_named_tuple import NamedTuple
-from protocol.registry import Api
 from protocol.typed_requests import typed
 
 if TYPE_CHECKING:
     from broker.services import Services
 
-API = Api(key=60, name="describe_cluster", version_min=0, version_max=1, flexible_from=0)
+API = declared(__name__)
 
 _BROKER_ENDPOINT: Final = 1
 _CONTROLLER_ENDPOINT: Final = 2

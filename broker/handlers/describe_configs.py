@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from broker.config.description import ConfigEntry, describe_broker, describe_topic
 from broker.config.internal_topics import in_force
 from broker.handlers import permits
+from broker.handlers.apis import declared
 from broker.handlers.config_resource import (
     ResourceType,
     check_once,
@@ -34,14 +35,13 @@ from broker.network.turns import in_turns
 from protocol.acl import AclOperation
 from protocol.errors import ErrorCode, KafkaError
 from protocol.lean_named_tuple import NamedTuple
-from protocol.registry import Api
 from protocol.typed_requests import typed
 
 if TYPE_CHECKING:
     from broker.authorization.access import Rights
     from broker.services import Services
 
-API = Api(key=32, name="describe_configs", version_min=1, version_max=4, flexible_from=4)
+API = declared(__name__)
 
 
 class DescribeConfigsRequest(NamedTuple):

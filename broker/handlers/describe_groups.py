@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import permits
+from broker.handlers.apis import declared
 from broker.handlers.authorized_operations import NOT_ASKED, group_operations
 from broker.handlers.group_answers import described, with_rows
 from broker.handlers.permits import denied
@@ -20,13 +21,12 @@ from coordinators.groups.requests import DescribeGroup
 from protocol.acl import AclOperation, ResourceType
 from protocol.errors import ErrorCode
 from protocol.lean_named_tuple import NamedTuple
-from protocol.registry import Api
 from protocol.typed_requests import typed
 
 if TYPE_CHECKING:
     from broker.services import Services
 
-API = Api(key=15, name="describe_groups", version_min=0, version_max=6, flexible_from=5)
+API = declared(__name__)
 
 _NOT_FOUND_FROM: Final = 6
 

@@ -16,6 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import permits
+from broker.handlers.apis import declared
 from broker.handlers.merged_responses import Rows
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Names, Served
@@ -30,14 +31,13 @@ from protocol.describe_producers import (
     encode_describe_producers_response,
 )
 from protocol.errors import ErrorCode, KafkaError
-from protocol.registry import Api
 
 if TYPE_CHECKING:
     from broker.services import Services
 
 Key = tuple[str, int]
 
-API = Api(key=61, name="describe_producers", version_min=0, version_max=0, flexible_from=0)
+API = declared(__name__)
 
 REPEATED_PRODUCERS_MAX: Final = 10_000
 """How many producers an answer may list again for partitions that the request repeats."""

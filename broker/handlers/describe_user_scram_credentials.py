@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import permits
+from broker.handlers.apis import declared
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.network.request import Answer, Request
@@ -17,15 +18,12 @@ from broker.network.turns import in_turns
 from broker.tree.node_tree import CoordinationError
 from protocol.acl import AclOperation
 from protocol.errors import ErrorCode
-from protocol.registry import Api
 from protocol.sasl.mechanism import Mechanism
 
 if TYPE_CHECKING:
     from broker.services import Services
 
-API = Api(
-    key=50, name="describe_user_scram_credentials", version_min=0, version_max=0, flexible_from=0
-)
+API = declared(__name__)
 
 SCRAM_IDS: Final[Mapping[int, Mechanism]] = {
     1: Mechanism.SCRAM_SHA_256,

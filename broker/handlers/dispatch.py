@@ -1,11 +1,11 @@
 """Dispatch: from a frame on the Kafka port to the handler of its API, and back to a framed answer.
 
-`SERVED_BY_KEY` lists the APIs that exist; ApiVersions is derived from it. A request that cannot be
+`APIS` (`broker/handlers/apis.py`) lists the APIs that exist; ApiVersions is derived from it. A request that cannot be
 decoded, or whose version is unsupported, closes the connection, as in Kafka; the one exception is
 ApiVersions itself, which answers an unknown version with version 0 and UNSUPPORTED_VERSION.
 
-kio's classes are imported in a thread when a version is first used; its request waits, and so do the
-later ones of its connection.
+A handler is imported in a thread when its API is first used, and so are kio's classes for each version; the request
+waits, and so do the later ones of its connection.
 """
 
 from __future__ import annotations
@@ -15,50 +15,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.handlers import (
-    alter_client_quotas,
-    alter_configs,
-    alter_partition_reassignments,
-    alter_user_scram_credentials,
-    api_versions,
-    consumer_group_describe,
-    consumer_group_heartbeat,
-    create_acls,
-    create_partitions,
-    create_topics,
-    delete_acls,
-    delete_groups,
-    delete_records,
-    delete_topics,
-    describe_acls,
-    describe_client_quotas,
-    describe_cluster,
-    describe_configs,
-    describe_groups,
-    describe_producers,
-    describe_user_scram_credentials,
-    elect_leaders,
-    fetch,
-    find_coordinator,
-    heartbeat,
-    incremental_alter_configs,
-    init_producer_id,
-    join_group,
-    leave_group,
-    list_groups,
-    list_offsets,
-    list_partition_reassignments,
-    metadata,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    offset_for_leader_epoch,
-    produce,
-    sasl_authenticate,
-    sasl_handshake,
-    sync_group,
-)
+from broker.handlers import api_versions
+from broker.handlers.apis import API_BY_KEY
 from broker.handlers.gate import admit
+from broker.handlers.loaded import LOADED, load_for
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.handlers.throttle_time import with_throttle_time
@@ -90,48 +50,6 @@ from protocol.registry import Api
 if TYPE_CHECKING:
     from broker.services import Services
 
-_SERVED: Final = (
-    produce.SERVED,
-    fetch.SERVED,
-    list_offsets.SERVED,
-    metadata.SERVED,
-    offset_commit.SERVED,
-    offset_fetch.SERVED,
-    find_coordinator.SERVED,
-    join_group.SERVED,
-    heartbeat.SERVED,
-    leave_group.SERVED,
-    sync_group.SERVED,
-    describe_groups.SERVED,
-    list_groups.SERVED,
-    sasl_handshake.SERVED,
-    sasl_authenticate.SERVED,
-    create_topics.SERVED,
-    delete_topics.SERVED,
-    delete_records.SERVED,
-    init_producer_id.SERVED,
-    offset_for_leader_epoch.SERVED,
-    describe_acls.SERVED,
-    create_acls.SERVED,
-    delete_acls.SERVED,
-    describe_configs.SERVED,
-    delete_groups.SERVED,
-    offset_delete.SERVED,
-    alter_configs.SERVED,
-    create_partitions.SERVED,
-    elect_leaders.SERVED,
-    incremental_alter_configs.SERVED,
-    alter_partition_reassignments.SERVED,
-    list_partition_reassignments.SERVED,
-    describe_cluster.SERVED,
-    describe_producers.SERVED,
-    describe_client_quotas.SERVED,
-    alter_client_quotas.SERVED,
-    describe_user_scram_credentials.SERVED,
-    alter_user_scram_credentials.SERVED,
-    consumer_group_heartbeat.SERVED,
-    consumer_group_describe.SERVED,
-)
 _CORRELATION_ID: Final = 4
 """Its position: between the API with its version, and the client id."""
 _CLIENT_ID: Final = 8
@@ -142,9 +60,6 @@ _KnownHead = tuple[
 """The bytes that a client repeats in each request of a kind, before and after the correlation id; where they end; and their meaning:
 reader, API, the form of the answer's prefix, key, version, client id, position of what follows that."""
 _read_int32: Final = struct.Struct(">i").unpack_from
-SERVED_BY_KEY: Final[Mapping[int, Served]] = {
-    one.api.key: one for one in (*_SERVED, api_versions.served_with(_SERVED))
-}
 
 
 class KafkaDispatcher:
@@ -173,20 +88,24 @@ class KafkaDispatcher:
     def _read_head(self, frame: Frame, peer: Peer) -> Dispatched:
         """Does the same for a request that begins in another way than the last one."""
         header = read_request_header(frame)
-        served = SERVED_BY_KEY.get(header.api_key)
-        if served is None:
+        api = API_BY_KEY.get(header.api_key)
+        if api is None:
             raise CloseConnectionError(f"API key {header.api_key} is not served")
-        api, version = served.api, header.api_version
+        served, version = LOADED.get(header.api_key), header.api_version
         if not api.version_min <= version <= api.version_max:
-            return self._unsupported(served, header, peer)
-        if peer.importing or (api.read_request is None and not api.can_decode(version)):
+            return self._unsupported(api, header, peer)
+        if (
+            served is None
+            or peer.importing
+            or (api.read_request is None and not api.can_decode(version))
+        ):
             peer.importing += 1
-            return self._when_imported(served, header, frame, peer)
+            return self._when_imported(api, header, frame, peer)
         return self._answer(served, header, frame, peer)
 
-    def _unsupported(self, served: Served, header: RequestHeader, peer: Peer) -> Dispatched:
+    def _unsupported(self, api: Api, header: RequestHeader, peer: Peer) -> Dispatched:
         """Refuses ApiVersions in version 0, which any client can read; raises for all others."""
-        api, version = served.api, header.api_version
+        version = header.api_version
         if api is not api_versions.API:
             raise CloseConnectionError(
                 f"{api.name} version {version} is not served, "
@@ -194,7 +113,7 @@ class KafkaDispatcher:
             )
         error = KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         refusal = Refusal(request=Request(header, None, peer), error=error)
-        return framed_soon(api, header, 0, served.refuse(refusal, self._services))
+        return framed_soon(api, header, 0, api_versions.refuse(refusal, self._services))
 
     async def refused(self, frame: Frame, peer: Peer, error: KafkaError) -> Buffers | None:
         """The response of the request's own API with this error; nothing is handled.
@@ -202,11 +121,10 @@ class KafkaDispatcher:
         Raises `DecodeError` or `CloseConnectionError` if there is none.
         """
         header = read_request_header(frame)
-        served = SERVED_BY_KEY.get(header.api_key)
-        if served is None or not served.api.serves(header.api_version):
+        api, version = API_BY_KEY.get(header.api_key), header.api_version
+        if api is None or not api.serves(version):
             raise CloseConnectionError(f"API key {header.api_key} is refused: {error}")
-        api, version = served.api, header.api_version
-        await in_thread(partial(api.prepare_decoding, version))
+        served = await in_thread(partial(load_for, api, version))
         position = header.body_position
         if api.is_flexible(version):
             position = skip_tagged_fields(frame, position)
@@ -215,9 +133,9 @@ class KafkaDispatcher:
         return await framed_later(api, header, _done(served.refuse(refusal, self._services)))
 
     async def _when_imported(
-        self, served: Served, header: RequestHeader, frame: Frame, peer: Peer
+        self, api: Api, header: RequestHeader, frame: Frame, peer: Peer
     ) -> Buffers | None:
-        await in_thread(partial(served.api.prepare_decoding, header.api_version))
+        served = await in_thread(partial(load_for, api, header.api_version))
         peer.importing -= 1
         dispatched = self._answer(served, header, frame, peer)
         return await dispatched if isinstance(dispatched, Awaitable) else dispatched

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import permits
+from broker.handlers.apis import declared
 from broker.handlers.merged_responses import Rows
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Names, Served
@@ -30,14 +31,13 @@ from broker.tree.node_tree import CoordinationError
 from protocol.acl import AclOperation
 from protocol.errors import ErrorCode, KafkaError
 from protocol.lean_named_tuple import NamedTuple
-from protocol.registry import Api
 from protocol.typed_requests import typed
 
 if TYPE_CHECKING:
     from broker.controller.elections import ElectionType
     from broker.services import Services
 
-API = Api(key=43, name="elect_leaders", version_min=0, version_max=2, flexible_from=2)
+API = declared(__name__)
 
 _PartitionKey = tuple[str, int]
 _Outcomes = dict[_PartitionKey, KafkaError | None]

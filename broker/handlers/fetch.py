@@ -16,6 +16,7 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from broker.handlers.apis import declared
 from broker.handlers.merged_responses import Rows
 from broker.handlers.permits import DENIED_TOPIC, denied_topics
 from broker.handlers.refusals import Refusal
@@ -31,21 +32,13 @@ from protocol.fetch import (
     TopicFetched,
     encode_fetch_response,
 )
-from protocol.fetch_request import NO_SESSION_EPOCH, FetchRequest, decode_fetch_request
-from protocol.registry import Api
+from protocol.fetch_request import NO_SESSION_EPOCH, FetchRequest
 
 if TYPE_CHECKING:
     from broker.authorization.access import Rights
     from broker.services import Services
 
-API = Api(
-    key=1,
-    name="fetch",
-    version_min=4,
-    version_max=17,
-    flexible_from=12,
-    read_request=decode_fetch_request,
-)
+API = declared(__name__)
 
 _NONE: Final = ErrorCode.NONE
 _WHOLE_FETCHES: Final = frozenset({0, NO_SESSION_EPOCH})

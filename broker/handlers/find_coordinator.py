@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.cluster.addresses import client_addresses
 from broker.handlers import permits
+from broker.handlers.apis import declared
 from broker.handlers.permits import check, may, rights_of
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
@@ -21,14 +22,13 @@ from broker.network.turns import Described, in_turns
 from protocol.acl import AclOperation, ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.lean_named_tuple import NamedTuple
-from protocol.registry import Api
 from protocol.typed_requests import typed
 
 if TYPE_CHECKING:
     from broker.authorization.access import Rights
     from broker.services import Services
 
-API = Api(key=10, name="find_coordinator", version_min=0, version_max=6, flexible_from=3)
+API = declared(__name__)
 
 _GROUP, _TRANSACTION = 0, 1
 _RESOURCE_TYPES = {_GROUP: ResourceType.GROUP, _TRANSACTION: ResourceType.TRANSACTIONAL_ID}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.handlers import permits
+from broker.handlers.apis import declared
 from broker.handlers.group_answers import translated
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
@@ -16,13 +17,12 @@ from coordinators.groups.answers import HeartbeatAnswer
 from coordinators.groups.requests import Heartbeat
 from protocol.acl import AclOperation
 from protocol.lean_named_tuple import NamedTuple
-from protocol.registry import Api
 from protocol.typed_requests import typed
 
 if TYPE_CHECKING:
     from broker.services import Services
 
-API = Api(key=12, name="heartbeat", version_min=0, version_max=4, flexible_from=4)
+API = declared(__name__)
 
 
 class HeartbeatRequest(NamedTuple):

@@ -19,6 +19,7 @@ from broker.config.description import Alteration, AlterOperation, altered
 from broker.config.internal_topics import check_allowed
 from broker.config.topic import check_in_force
 from broker.handlers import permits
+from broker.handlers.apis import declared
 from broker.handlers.config_resource import (
     alter_each,
     check_alterable,
@@ -32,7 +33,6 @@ from broker.handlers.served import Served
 from broker.network.request import Answer, Request
 from protocol.acl import AclOperation
 from protocol.errors import ErrorCode, KafkaError
-from protocol.registry import Api
 
 if TYPE_CHECKING:
     from broker.config.loading import Config
@@ -48,7 +48,7 @@ _THROTTLES: Final = frozenset(
     }
 )
 
-API = Api(key=44, name="incremental_alter_configs", version_min=0, version_max=1, flexible_from=1)
+API = declared(__name__)
 
 
 async def handle(request: Request, services: Services) -> Answer:

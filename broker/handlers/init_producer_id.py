@@ -13,6 +13,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from broker.config.names import IdempotentWriteAcl
+from broker.handlers.apis import declared
 from broker.handlers.permits import denied
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
@@ -23,10 +24,8 @@ from protocol.acl import AclOperation, ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.init_producer_id import (
     InitProducerIdRequest,
-    decode_init_producer_id_request,
     encode_init_producer_id_response,
 )
-from protocol.registry import Api
 from protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
@@ -34,14 +33,7 @@ if TYPE_CHECKING:
     from broker.authorization.access import Rights
     from broker.services import Services
 
-API = Api(
-    key=22,
-    name="init_producer_id",
-    version_min=0,
-    version_max=5,
-    flexible_from=2,
-    read_request=decode_init_producer_id_request,
-)
+API = declared(__name__)
 
 
 def handle(request: Request, services: Services) -> Outcome:

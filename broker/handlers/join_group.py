@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from broker.handlers import permits
+from broker.handlers.apis import declared
 from broker.handlers.commit_turn import after_commits
 from broker.handlers.group_answers import packed
 from broker.handlers.refusals import Refusal
@@ -21,13 +22,12 @@ from coordinators.groups.requests import JoinGroup
 from protocol.acl import AclOperation
 from protocol.group_responses import encode_join_group_response
 from protocol.lean_named_tuple import NamedTuple
-from protocol.registry import Api
 from protocol.typed_requests import typed
 
 if TYPE_CHECKING:
     from broker.services import Services
 
-API = Api(key=11, name="join_group", version_min=0, version_max=9, flexible_from=6)
+API = declared(__name__)
 
 _KNOWN_IDS_FROM = 4
 _SKIP_FROM = 9

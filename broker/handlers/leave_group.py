@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import permits
+from broker.handlers.apis import declared
 from broker.handlers.commit_turn import after_commits
 from broker.handlers.group_answers import translated, with_rows
 from broker.handlers.refusals import Refusal
@@ -19,13 +20,12 @@ from coordinators.groups.requests import LeaveGroup, LeavingMember
 from protocol.acl import AclOperation
 from protocol.errors import ErrorCode
 from protocol.lean_named_tuple import NamedTuple
-from protocol.registry import Api
 from protocol.typed_requests import typed
 
 if TYPE_CHECKING:
     from broker.services import Services
 
-API = Api(key=13, name="leave_group", version_min=0, version_max=5, flexible_from=4)
+API = declared(__name__)
 
 _MEMBERS_FROM: Final = 3
 

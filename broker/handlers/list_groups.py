@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from broker.handlers import permits
+from broker.handlers.apis import declared
 from broker.handlers.permits import rights_of
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
@@ -18,14 +19,13 @@ from broker.network.turns import in_turns
 from protocol.acl import AclOperation, ResourceType
 from protocol.errors import ErrorCode
 from protocol.lean_named_tuple import NamedTuple
-from protocol.registry import Api
 from protocol.typed_requests import typed
 
 if TYPE_CHECKING:
     from broker.authorization.access import Rights
     from broker.services import Services
 
-API = Api(key=16, name="list_groups", version_min=0, version_max=5, flexible_from=3)
+API = declared(__name__)
 
 
 class ListGroupsRequest(NamedTuple):

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import permits
+from broker.handlers.apis import declared
 from broker.handlers.merged_responses import Rows
 from broker.handlers.refusals import Refusal, refused_partitions
 from broker.handlers.served import Names, Served
@@ -27,7 +28,6 @@ from protocol.fetch import READ_COMMITTED
 from protocol.lean_named_tuple import NamedTuple
 from protocol.record_batch import read_header
 from protocol.record_check import is_quickly_opened
-from protocol.registry import Api
 from protocol.typed_requests import typed
 from storage.file_system import StorageError
 from storage.time_lookup import Found, LookUp
@@ -35,7 +35,7 @@ from storage.time_lookup import Found, LookUp
 if TYPE_CHECKING:
     from broker.services import Services
 
-API = Api(key=2, name="list_offsets", version_min=1, version_max=9, flexible_from=6)
+API = declared(__name__)
 
 LATEST: Final = -1
 EARLIEST: Final = -2

@@ -10,21 +10,19 @@ from collections.abc import Container, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from broker.handlers import permits
+from broker.handlers.apis import declared
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Names, Served
 from broker.network.request import Answer, Outcome, Request
 from broker.network.turns import in_turns
 from protocol.acl import AclOperation
 from protocol.errors import ErrorCode
-from protocol.registry import Api
 
 if TYPE_CHECKING:
     from broker.metadata.topic import Topic
     from broker.services import Services
 
-API = Api(
-    key=46, name="list_partition_reassignments", version_min=0, version_max=0, flexible_from=0
-)
+API = declared(__name__)
 
 
 def handle(request: Request, services: Services) -> Outcome:

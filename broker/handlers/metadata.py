@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from broker.cluster.addresses import client_addresses
 from broker.cluster.metadata_rows import PACKED_AT_ONCE, partition_rows
 from broker.handlers import permits
+from broker.handlers.apis import declared
 from broker.handlers.authorized_operations import cluster_operations, topic_operations
 from broker.handlers.merged_responses import Rows
 from broker.handlers.permits import DENIED_TOPIC, name_of, rights_of
@@ -29,28 +30,20 @@ from protocol.acl import AclOperation, ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.internal_topics import INTERNAL_TOPICS
 from protocol.lean_named_tuple import NamedTuple
-from protocol.metadata_request import MetadataRequest, WantedTopic, decode_metadata_request
+from protocol.metadata_request import MetadataRequest, WantedTopic
 from protocol.metadata_response import (
     BrokerRow,
     PartitionRow,
     encode_metadata_response,
     encode_topic,
 )
-from protocol.registry import Api
 
 if TYPE_CHECKING:
     from broker.authorization.access import Rights
     from broker.metadata.topic import Topic
     from broker.services import Services
 
-API = Api(
-    key=3,
-    name="metadata",
-    version_min=0,
-    version_max=12,
-    flexible_from=9,
-    read_request=decode_metadata_request,
-)
+API = declared(__name__)
 
 _TOPIC_IDS_FROM: Final = 12
 """The first version that may request topics by id. The schema has ids and null names from 10 on, but no answer

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import permits
+from broker.handlers.apis import declared
 from broker.handlers.commit_turn import CommitTurn
 from broker.handlers.group_answers import packed
 from broker.handlers.merged_responses import Rows
@@ -27,23 +28,14 @@ from protocol.errors import ErrorCode
 from protocol.offset_commit import (
     OffsetCommitRequest,
     OffsetTopic,
-    decode_offset_commit_request,
     encode_offset_commit_response,
 )
-from protocol.registry import Api
 
 if TYPE_CHECKING:
     from broker.metadata.topic import Topic
     from broker.services import Services
 
-API = Api(
-    key=8,
-    name="offset_commit",
-    version_min=2,
-    version_max=10,
-    flexible_from=8,
-    read_request=decode_offset_commit_request,
-)
+API = declared(__name__)
 
 _GROUP_NOT_FOUND_FROM: Final = 9
 TOPIC_IDS_FROM: Final = 10

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import permits
+from broker.handlers.apis import declared
 from broker.handlers.group_answers import translated, with_rows
 from broker.handlers.merged_responses import Rows
 from broker.handlers.refusals import Refusal, refused_partitions
@@ -15,12 +16,11 @@ from coordinators.groups.answers import OffsetDeleteAnswer
 from coordinators.groups.requests import OffsetDelete
 from protocol.acl import AclOperation
 from protocol.errors import ErrorCode
-from protocol.registry import Api
 
 if TYPE_CHECKING:
     from broker.services import Services
 
-API = Api(key=47, name="offset_delete", version_min=0, version_max=0, flexible_from=1)
+API = declared(__name__)
 
 _MISSING: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import permits
+from broker.handlers.apis import declared
 from broker.handlers.group_answers import ask_all
 from broker.handlers.offset_commit import find_topic
 from broker.handlers.permits import may, rights_of
@@ -25,14 +26,13 @@ from coordinators.groups.requests import OffsetFetch
 from protocol.acl import AclOperation, ResourceType
 from protocol.errors import ErrorCode
 from protocol.lean_named_tuple import NamedTuple
-from protocol.registry import Api
 from protocol.typed_requests import typed
 
 if TYPE_CHECKING:
     from broker.authorization.access import Rights
     from broker.services import Services
 
-API = Api(key=9, name="offset_fetch", version_min=1, version_max=10, flexible_from=6)
+API = declared(__name__)
 
 
 GROUPS_FROM: Final = 8

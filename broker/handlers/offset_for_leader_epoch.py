@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.handlers import permits
+from broker.handlers.apis import declared
 from broker.handlers.merged_responses import Rows
 from broker.handlers.refusals import Refusal, refused_partitions
 from broker.handlers.served import Names, Served
@@ -21,12 +22,11 @@ from broker.handlers.topic_rows import partition_rows
 from broker.network.request import Answer, Outcome, Request
 from protocol.acl import AclOperation
 from protocol.errors import ErrorCode, KafkaError
-from protocol.registry import Api
 
 if TYPE_CHECKING:
     from broker.services import Services
 
-API = Api(key=23, name="offset_for_leader_epoch", version_min=2, version_max=4, flexible_from=4)
+API = declared(__name__)
 
 
 def handle(request: Request, services: Services) -> Outcome:

@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.config.names import IdempotentWriteAcl
+from broker.handlers.apis import declared
 from broker.handlers.merged_responses import Rows
 from broker.handlers.permits import denied, denied_topics
 from broker.handlers.refusals import Refusal
@@ -49,28 +50,14 @@ from broker.records.produce_turn import in_turn
 from protocol.acl import AclOperation, ResourceType
 from protocol.errors import ErrorCode
 from protocol.produce import PartitionProduced, TopicProduced, encode_produce_response
-from protocol.produce_request import (
-    PartitionRecords,
-    ProduceRequest,
-    TopicRecords,
-    decode_produce_request,
-)
+from protocol.produce_request import PartitionRecords, ProduceRequest, TopicRecords
 from protocol.record_batch import ATTRIBUTES_LOW_POSITION, HEADER_SIZE, TRANSACTIONAL_BIT
-from protocol.registry import Api
 
 if TYPE_CHECKING:
     from broker.authorization.access import Rights
     from broker.services import Services
 
-API = Api(
-    key=0,
-    name="produce",
-    version_min=3,
-    version_max=13,
-    flexible_from=9,
-    listed_min=0,
-    read_request=decode_produce_request,
-)
+API = declared(__name__)
 
 
 _new: Final = tuple.__new__

@@ -8,16 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.handlers import permits
+from broker.handlers.apis import declared
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.network.request import Answer, Request
 from protocol.errors import ErrorCode
-from protocol.registry import Api
 
 if TYPE_CHECKING:
     from broker.services import Services
 
-API = Api(key=17, name="sasl_handshake", version_min=0, version_max=1, flexible_from=2)
+API = declared(__name__)
 
 
 def handle(_request: Request, _services: Services) -> Answer:

@@ -1,6 +1,6 @@
 """An API as the Kafka port serves it: its versions, its handler, and how it is refused.
 
-Each file of this room declares one as `SERVED`; the dispatcher lists them.
+Each file of an API defines one as `SERVED`; `loaded.py` finds it there.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers import permits
+from broker.handlers.apis import declared
 from broker.handlers.group_answers import packed
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
@@ -17,13 +18,12 @@ from coordinators.groups.requests import SyncGroup
 from protocol.acl import AclOperation
 from protocol.group_responses import encode_sync_group_response
 from protocol.lean_named_tuple import NamedTuple
-from protocol.registry import Api
 from protocol.typed_requests import typed
 
 if TYPE_CHECKING:
     from broker.services import Services
 
-API = Api(key=14, name="sync_group", version_min=0, version_max=5, flexible_from=4)
+API = declared(__name__)
 
 _NAMES_FROM: Final = 5
 

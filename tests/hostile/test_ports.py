@@ -11,7 +11,7 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from broker.handlers.dispatch import SERVED_BY_KEY
+from broker.handlers.apis import API_BY_NAME
 from broker.network.server import most_connections
 from tests.hostile.target import (
     API_VERSIONS,
@@ -29,7 +29,7 @@ from tests.hostile.target import (
 from tests.protocol.test_request_walk import BOTH_ENCODINGS, SERVED, encoded
 from tests.support.echoless import Echoless
 
-APIS = {one.api.name: one.api for one in SERVED_BY_KEY.values()}
+APIS = API_BY_NAME
 GROWTH_BYTES_MAX = 24 * 1024 * 1024
 
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from broker.handlers.dispatch import SERVED_BY_KEY
+from broker.handlers.apis import API_BY_NAME
 from protocol import request_walk
 from protocol.errors import DecodeError
 from protocol.request_fields import ELEMENTS_MAX
@@ -23,7 +23,7 @@ from protocol.request_walk import readable_request
 from tests.support.kio_requests import smallest_request
 from tests.support.raw_client import message
 
-APIS = {one.api.name: one.api for one in SERVED_BY_KEY.values()}
+APIS = API_BY_NAME
 FETCH_BY_KIO = dataclasses.replace(APIS["fetch"], read_request=None)
 METADATA_BY_KIO = dataclasses.replace(APIS["metadata"], read_request=None)
 """The broker reads these requests by hand; the schema of Fetch has a tagged field that kio knows."""

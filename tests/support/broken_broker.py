@@ -10,7 +10,7 @@ import sys
 from typing import Any, NoReturn
 
 from broker.handlers import describe_cluster
-from broker.handlers.dispatch import SERVED_BY_KEY
+from broker.handlers.loaded import LOADED
 from broker.serve import main
 from storage.segment import Segment
 
@@ -22,9 +22,7 @@ def _fail(*_: object) -> NoReturn:
 
 
 def _break_handlers() -> None:
-    key = describe_cluster.API.key
-    served: Any = SERVED_BY_KEY
-    served[key] = describe_cluster.SERVED._replace(handle=_fail)
+    LOADED[describe_cluster.API.key] = describe_cluster.SERVED._replace(handle=_fail)
 
 
 def _break_appends() -> None:

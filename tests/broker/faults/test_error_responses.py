@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.dispatch import SERVED_BY_KEY
+from broker.handlers.apis import API_BY_NAME
 from broker.metadata.topic import NewTopic
 from tests.broker.faults.lab import TOPIC, Lab
 from tests.support.kio_requests import smallest_request
@@ -17,7 +17,7 @@ from tests.support.raw_client import RawConnection, decode_whole, message, neste
 CODE = 7
 ELECTION_NOT_NEEDED = 84
 NO_TIME = datetime.timedelta(0)
-APIS = {one.api.name: one.api for one in SERVED_BY_KEY.values()}
+APIS = API_BY_NAME
 LISTS = {
     "coordinator_keys": ("group",),
     "groups": ("group",),

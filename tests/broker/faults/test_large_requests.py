@@ -14,7 +14,8 @@ from broker.faults.kafka_requests import KafkaRequests, _Inside
 from broker.faults.match import Match, Part, RequestFacts
 from broker.faults.native_requests import NativeRequests
 from broker.faults.requests import ReadRequest, finished
-from broker.handlers.dispatch import SERVED_BY_KEY
+from broker.handlers.apis import API_BY_KEY
+from broker.handlers.loaded import load
 from broker.network.request import Peer
 from protocol.errors import ErrorCode, KafkaError
 from protocol.headers import RequestHeader
@@ -142,7 +143,7 @@ async def test_a_refusal_goes_through_the_partitions_once(lab: Lab) -> None:
     """Whether a partition is refused is looked up, however many there are."""
     requests = KafkaRequests(lab.broker.services)
     body = smallest_request("delete_records", 2, elements=30)
-    served = SERVED_BY_KEY[21]
+    served = load(API_BY_KEY[21])
     header = RequestHeader(21, 2, 1, None, 0)
     parts = Counted([Part("x", 0)])
     facts = RequestFacts("delete_records", 2, None, 1, (Part("x", 0), Part("x", 1)))

@@ -15,7 +15,7 @@ from broker.faults.fields import RuleError
 from broker.faults.match import Match
 from broker.faults.rule import RuleText, read_rules
 from broker.faults.schedule import Schedule
-from broker.handlers.dispatch import SERVED_BY_KEY
+from broker.handlers.apis import API_BY_NAME
 from broker.native.exchange import HANDLERS as NATIVE_HANDLERS
 from protocol.errors import ErrorCode
 
@@ -151,14 +151,14 @@ def test_a_sentence_is_one_line() -> None:
 
 def test_rules_know_every_request_that_is_served() -> None:
     """The names that a rule can match are those of both ports."""
-    kafka = {one.api.name for one in SERVED_BY_KEY.values()}
+    kafka = set(API_BY_NAME)
     native = {*NATIVE_HANDLERS, "replica_fetch"} - {"create_topic"}
     assert set(served.APIS) == kafka | native
 
 
 def test_errors_are_accepted_for_every_kafka_api() -> None:
     """Each has a response that carries an error, and so have most messages of the native port."""
-    kafka = {one.api.name for one in SERVED_BY_KEY.values()}
+    kafka = set(API_BY_NAME)
     assert set(served.APIS) - set(served.ERROR_APIS) == {"hello", "await_topic", "admin_read"}
     assert kafka <= set(served.ERROR_APIS)
 

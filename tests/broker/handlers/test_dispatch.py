@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker.handlers import api_versions
-from broker.handlers.dispatch import SERVED_BY_KEY
+from broker.handlers.apis import APIS
 from tests.support.in_process import Running
 from tests.support.kio_requests import smallest_request
 from tests.support.raw_client import (
@@ -20,7 +20,6 @@ from tests.support.raw_client import (
 
 PRODUCE_REFUSED = range(3)
 """Listed for librdkafka's sake (KAFKA-18659), refused when used."""
-APIS = [one.api for one in SERVED_BY_KEY.values()]
 SERVED = [
     pytest.param(api.name, version, id=f"{api.name}-{version}")
     for api in APIS

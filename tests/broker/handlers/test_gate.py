@@ -12,7 +12,8 @@ import pytest
 from broker.authorization.access import Rights
 from broker.config.names import AllowFaults, Authorizer
 from broker.faults.rule import read_rules
-from broker.handlers.dispatch import SERVED_BY_KEY
+from broker.handlers.apis import API_BY_NAME
+from broker.handlers.loaded import load
 from broker.handlers.permits import closed
 from broker.metadata.topic import NewTopic
 from broker.native.exchange import HANDLERS
@@ -140,12 +141,12 @@ async def test_what_a_fault_rule_leaves_passes_the_gate(
     assert [end_of(running, name) for name in names] == [1, 0, 0]
 
 
-@pytest.mark.parametrize("name", sorted(one.api.name for one in SERVED_BY_KEY.values()))
+@pytest.mark.parametrize("name", sorted(API_BY_NAME))
 async def test_every_api_asks(
     kafka: RawConnection, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """An API without a rule is closed to everyone; one whose rule or handler asks nothing fails here."""
-    (served,) = (one for one in SERVED_BY_KEY.values() if one.api.name == name)
+    served = load(API_BY_NAME[name])
     assert served.permit is not closed, f"{name} needs a permit (broker/handlers/permits.py)"
     asked: list[str] = []
     for method in ("allowed", "may_with_any"):

@@ -17,7 +17,9 @@ from kio.serial import entity_writer
 
 import broker.handlers.fetch
 from broker.handlers.alter_user_scram_credentials import USERS_MAX
-from broker.handlers.dispatch import SERVED_BY_KEY, framed, framed_soon
+from broker.handlers.apis import API_BY_NAME
+from broker.handlers.dispatch import framed, framed_soon
+from broker.handlers.loaded import load
 from broker.handlers.refusals import Refusal
 from broker.handlers.served import Served
 from broker.metadata.topic import NewTopic
@@ -36,7 +38,7 @@ from tests.support.kio_requests import smallest_request
 from tests.support.raw_batches import plain_batch
 
 ROWS = 2 * ROWS_PER_TURN
-SERVED = {one.api.name: one for one in SERVED_BY_KEY.values()}
+SERVED = {name: load(api) for name, api in API_BY_NAME.items()}
 LISTS = (
     "topics",
     "topic_names",

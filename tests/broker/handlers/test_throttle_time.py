@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kio.serial import entity_reader, entity_writer
 
-from broker.handlers.dispatch import SERVED_BY_KEY
+from broker.handlers.apis import API_BY_KEY, APIS
 from broker.handlers.throttle_time import throttled
 from broker.network.request import NO_RESPONSE
 from broker.network.turns import ManyRows
@@ -19,10 +19,8 @@ from tests.support.kio_requests import smallest_response
 from tests.support.raw_client import message
 
 PAUSE_MS = 1234567
-APIS = [
-    (one.api, version)
-    for one in SERVED_BY_KEY.values()
-    for version in range(one.api.version_min, one.api.version_max + 1)
+VERSIONS = [
+    (api, version) for api in APIS for version in range(api.version_min, api.version_max + 1)
 ]
 
 
@@ -30,7 +28,9 @@ def read(api: Any, version: int, packed: Any) -> Any:
     return entity_reader(message(api.name, version, "Response"))(packed, 0)[0]
 
 
-@pytest.mark.parametrize(("api", "version"), APIS, ids=lambda one: getattr(one, "name", str(one)))
+@pytest.mark.parametrize(
+    ("api", "version"), VERSIONS, ids=lambda one: getattr(one, "name", str(one))
+)
 def test_a_packed_answer_is_overwritten_in_the_right_place(api: Any, version: int) -> None:
     """The place is that of kio's schema of this version; without the field nothing changes."""
     answer = smallest_response(api.name, version, elements=1)
@@ -45,7 +45,7 @@ def test_a_packed_answer_is_overwritten_in_the_right_place(api: Any, version: in
 
 def test_an_answer_in_pieces_and_one_with_rows() -> None:
     """Fetch's answer is several buffers; produce has its rows before the field."""
-    fetch, produce = SERVED_BY_KEY[1].api, SERVED_BY_KEY[0].api
+    fetch, produce = API_BY_KEY[1], API_BY_KEY[0]
     pieces = throttled(fetch, 4, [b"\0\0\0\0\0\0", b"records"], 1)
     assert pieces == [b"\0\0\0\1\0\0", b"records"]
     for version in range(produce.version_min, 13):
@@ -57,7 +57,7 @@ def test_an_answer_in_pieces_and_one_with_rows() -> None:
 
 def test_an_answer_that_is_packed_later() -> None:
     """Its fields say so; one of many rows stays one."""
-    api = SERVED_BY_KEY[19].api
+    api = API_BY_KEY[19]
     assert throttled(api, 7, {"topics": []}, 5) == {"topics": [], "throttle_time": 5}
     assert isinstance(throttled(api, 7, ManyRows(topics=[]), 5), ManyRows)
     assert throttled(api, 7, NO_RESPONSE, 5) is NO_RESPONSE

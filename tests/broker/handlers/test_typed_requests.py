@@ -18,7 +18,7 @@ from tests.support.kio_requests import smallest_request
 FILES = [
     path
     for path in sorted(Path(handlers.__path__[0]).glob("*.py"))
-    if "\nAPI = Api(" in path.read_text()
+    if "\nAPI = declared(" in path.read_text()
 ]
 MODULES = [importlib.import_module(f"broker.handlers.{path.stem}") for path in FILES]
 TYPED = [

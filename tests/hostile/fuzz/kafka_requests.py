@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from types import NoneType
 from typing import Any
 
-from broker.handlers.dispatch import SERVED_BY_KEY
+from broker.handlers.apis import APIS
 from protocol.registry import Api
 from tests.hostile.fuzz.values import Values, mutated
 from tests.hostile.target import header
 from tests.support.raw_client import message
 from tests.support.raw_produce import unsigned_varint
 
-APIS = tuple(one.api for one in SERVED_BY_KEY.values())
 VERSIONS = tuple(
     (api, version) for api in APIS for version in range(api.version_min, api.version_max + 1)
 )
