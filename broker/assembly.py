@@ -39,7 +39,7 @@ from broker.records.deadlines import Deadlines
 from broker.records.fetch import FetchParts
 from broker.records.produce import ProduceParts
 from broker.services import Services
-from broker.state_topics.appends import AppendParts
+from broker.state_topics.append_parts import AppendParts
 from broker.state_topics.topic import StateTopic
 from protocol.internal_topics import CONSUMER_OFFSETS
 from protocol.lean_dataclass import replace
@@ -205,6 +205,10 @@ def _new_membership(broker: Broker) -> Membership:
 
 
 def _new_groups(broker: Broker) -> Groups:
+    if (
+        broker.config.zookeeper_hosts is not None
+    ):  # a leadership may begin while requests are served
+        import_module("broker.groups.shard")
     return Groups(
         broker.config,
         StateTopic(

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.metadata.topic import Topic, TopicChanged, TopicEvent
 from broker.network.turns import in_thread, work_in_turns
-from coordinators.groups.consumer.topics import KnownTopic
 from protocol.errors import ErrorCode, KafkaError
 from protocol.internal_topics import INTERNAL_TOPICS
 
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from coordinators.groups.consumer.requests import MayDescribe
+    from coordinators.groups.consumer.topics import KnownTopic
 
 PATTERN_LENGTH_MAX: Final = 1024
 _PROGRAM_BYTES_MAX: Final = 1 << 20
@@ -42,6 +42,8 @@ class ClusterTopics:
 
     def find(self, name: str) -> KnownTopic | None:
         """The topic; None if there is none of that name."""
+        from coordinators.groups.consumer.topics import KnownTopic
+
         topic = self._topics.get(name)
         if topic is None:
             return None

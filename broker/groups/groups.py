@@ -2,7 +2,8 @@
 
 A `RoleListener`: a shard begins with each leadership and ends with it. Handlers `ask` about a group; a group that
 another broker coordinates is answered NOT_COORDINATOR. Forgets what no one needs any more: expired offsets, now
-and then, and the offsets of a topic when it is deleted.
+and then, and the offsets of a topic when it is deleted. What a shard needs is imported with the first one: a broker
+without groups does without, and so does its start.
 """
 
 from __future__ import annotations
@@ -15,33 +16,24 @@ from typing import TYPE_CHECKING, Final
 from broker.config.loading import Config
 from broker.essential_task import reported_task
 from broker.groups.cluster_topics import ClusterTopics
-from broker.groups.held_requests import Answered
-from broker.groups.shard import Shard, ShardParts, ShardState, Unserved
 from broker.metadata.topic import TopicDeleted, TopicEvent
 from broker.network.turns import work_in_turns
 from broker.partitions.partition import Partition
 from broker.state_topics.topic import StateTopic
-from coordinators.groups.answers import CommittedOffset, ListedGroup, refusal
-from coordinators.groups.config import GroupConfig
-from coordinators.groups.consumer.requests import ConsumerDescribe
-from coordinators.groups.requests import (
-    GroupRequest,
-    Heartbeat,
-    JoinGroup,
-    LeaveGroup,
-    OffsetDelete,
-    SyncGroup,
-)
 from protocol.consumer_offsets.partitioner import partition_of_group
 from protocol.errors import ErrorCode, KafkaError
 from protocol.internal_topics import CONSUMER_OFFSETS
 
 if TYPE_CHECKING:
-    from broker.state_topics.appends import AppendParts
+    from broker.groups.held_requests import Answered
+    from broker.groups.shard import Shard, ShardParts, Unserved
+    from broker.state_topics.append_parts import AppendParts
+    from coordinators.groups.answers import CommittedOffset, ListedGroup
     from coordinators.groups.coordinator import GroupCoordinator
     from coordinators.groups.deleted_topic import DeletedTopic
     from coordinators.groups.effects import Effect
     from coordinators.groups.events import Now
+    from coordinators.groups.requests import GroupRequest
     from coordinators.groups.usage import Usage
 
 GROUP_ID_LENGTH_MAX: Final = 1024
@@ -49,15 +41,6 @@ GROUP_ID_LENGTH_MAX: Final = 1024
 FORGET_AGAIN_S: Final = 1.0
 """First pause before a shard is asked again to forget a deleted topic; each is twice as long as the one before."""
 _FORGET_AGAIN_MAX_S: Final = 60.0
-_NEEDS_GROUP_ID: Final = (
-    JoinGroup,
-    SyncGroup,
-    Heartbeat,
-    LeaveGroup,
-    OffsetDelete,
-    ConsumerDescribe,
-)
-"""Others may concern the group without a name, which Kafka keeps for old data."""
 
 
 class Groups:
@@ -99,6 +82,10 @@ class Groups:
 
     def readiness(self) -> ErrorCode:
         """COORDINATOR_LOAD_IN_PROGRESS while not all groups of this broker are known."""
+        if not self.shards:
+            return ErrorCode.NONE
+        from broker.groups.shard import ShardState
+
         states = {shard.state for shard in self.shards.values()}
         if ShardState.LOADING in states:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -143,16 +130,14 @@ class Groups:
     def ask(self, request: GroupRequest) -> Answered:
         """Has the group's coordinator process the request."""
         group_id = request.group_id
-        is_missing = not group_id and isinstance(request, _NEEDS_GROUP_ID)
-        if is_missing or len(group_id) > GROUP_ID_LENGTH_MAX:
-            return refusal(request, ErrorCode.INVALID_GROUP_ID)
-        count = self.topic.partition_count
-        if count is None:
-            return refusal(request, ErrorCode.NOT_COORDINATOR)
-        shard = self.shards.get(partition_of_group(group_id, count))
-        if shard is None:
-            return refusal(request, ErrorCode.NOT_COORDINATOR)
-        return shard.ask(request)
+        is_valid = 0 < len(group_id) <= GROUP_ID_LENGTH_MAX or _may_be_nameless(request)
+        shard = self.shard_of(group_id) if is_valid else None
+        if shard is not None:
+            return shard.ask(request)
+        from coordinators.groups.answers import refusal
+
+        code = ErrorCode.NOT_COORDINATOR if is_valid else ErrorCode.INVALID_GROUP_ID
+        return refusal(request, code)
 
     def shard_of(self, group_id: str) -> Shard | None:
         """The shard of the group; None if another broker coordinates it."""
@@ -180,6 +165,8 @@ class Groups:
             self._end(partition.index)
 
     def _begin(self, partition: Partition) -> None:
+        from broker.groups.shard import Shard
+
         self._end(partition.index)
         self.shards[partition.index] = Shard(partition, self._shard_parts())
 
@@ -195,9 +182,12 @@ class Groups:
             self._begin(shard.partition)
 
     def _shard_parts(self) -> ShardParts:
+        from broker.groups.shard import ShardParts
+
         return ShardParts(self._new_coordinator, self._appends, self._reload, self._topics)
 
     def _new_coordinator(self) -> GroupCoordinator:
+        from coordinators.groups.config import GroupConfig
         from coordinators.groups.coordinator import GroupCoordinator
 
         config = self._config
@@ -278,4 +268,21 @@ async def _forget_in(shard: Shard, topic: DeletedTopic) -> None:
 
 def _is_done(shard: Shard, topic: DeletedTopic | None) -> bool:
     """Whether nothing is left to forget in the shard. One that cannot be loaded forgets nothing."""
+    from broker.groups.shard import ShardState
+
     return shard.state is ShardState.FAILED or (topic is not None and topic.is_forgotten)
+
+
+def _may_be_nameless(request: GroupRequest) -> bool:
+    """Whether the request may concern the group without a name, which Kafka keeps for old data."""
+    from coordinators.groups.consumer.requests import ConsumerDescribe
+    from coordinators.groups.requests import (
+        Heartbeat,
+        JoinGroup,
+        LeaveGroup,
+        OffsetDelete,
+        SyncGroup,
+    )
+
+    needs_name = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetDelete, ConsumerDescribe)
+    return not request.group_id and not isinstance(request, needs_name)

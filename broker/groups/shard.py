@@ -25,7 +25,8 @@ from broker.limited_log import LimitedLog
 from broker.network.promise import Promise
 from broker.network.turns import in_thread, work_in_turns
 from broker.partitions.partition import Partition
-from broker.state_topics.appends import AppendParts, Appends
+from broker.state_topics.append_parts import AppendParts
+from broker.state_topics.appends import Appends
 from broker.state_topics.loader import check_still_led, is_still_led, load
 from coordinators.groups.answers import GroupAnswer, OffsetCommitAnswer, refusal
 from coordinators.groups.effects import (

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Final
 
+import broker.groups.shard  # noqa: F401 - begins on the loop when the topic is created; this file is imported in a thread
 from broker.cluster.addresses import client_addresses
 from broker.handlers import permits
 from broker.handlers.apis import declared

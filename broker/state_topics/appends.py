@@ -16,8 +16,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from broker.metrics import Metrics
 from broker.partitions.partition import Partition
+from broker.state_topics.append_parts import AppendParts
 from protocol.errors import ErrorCode, KafkaError
 from protocol.lean_named_tuple import NamedTuple
 from protocol.record_batch import HEADER_SIZE, read_header
@@ -45,18 +45,6 @@ class Outcomes(Protocol):
 
     def failed(self, token: int, code: ErrorCode, *, may_commit: bool) -> None:
         """The records were refused, or (`may_commit`) are in the log and must not be acknowledged."""
-
-
-class AppendParts(NamedTuple):
-    """The parts of the broker that all partitions share."""
-
-    now_ms: Callable[[], int]
-    """The steady clock of the data directory."""
-    wall_ms: Callable[[], int]
-    fail_storage: Callable[[StorageError], None]
-    metrics: Metrics
-    timeout_s: float
-    """How long records may wait to be committed."""
 
 
 class _Asked(NamedTuple):

@@ -13,7 +13,7 @@ from broker.config.loading import LogFlush
 from broker.groups.cluster_topics import ClusterTopics
 from broker.groups.shard import Shard, ShardParts, ShardState
 from broker.metrics import Metrics
-from broker.state_topics.appends import AppendParts
+from broker.state_topics.append_parts import AppendParts
 from coordinators.groups.answers import GroupAnswer, HeartbeatAnswer
 from coordinators.groups.effects import Effect, Reply
 from coordinators.groups.events import Event, Now, Requested

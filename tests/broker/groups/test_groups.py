@@ -16,7 +16,7 @@ from broker.groups.groups import Groups
 from broker.groups.shard import ShardState
 from broker.metadata.topic import TopicDeleted
 from broker.metrics import Metrics
-from broker.state_topics.appends import AppendParts
+from broker.state_topics.append_parts import AppendParts
 from coordinators.groups.answers import GroupAnswer
 from coordinators.groups.requests import (
     CommittedPartition,

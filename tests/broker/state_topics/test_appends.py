@@ -9,7 +9,8 @@ import pytest
 
 from broker.config.loading import LogFlush
 from broker.metrics import Metrics
-from broker.state_topics.appends import AppendParts, Appends
+from broker.state_topics.append_parts import AppendParts
+from broker.state_topics.appends import Appends
 from coordinators.groups.effects import GroupRecord
 from protocol.errors import ErrorCode, KafkaError
 from protocol.record_batch import walk

@@ -1,0 +1,21 @@
+"""The parts of the broker that appends to all partitions of internal topics share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.metrics import Metrics
+from protocol.lean_named_tuple import NamedTuple
+from storage.file_system import StorageError
+
+
+class AppendParts(NamedTuple):
+    """The clocks, the counters and the ends that all partitions have in common."""
+
+    now_ms: Callable[[], int]
+    """The steady clock of the data directory."""
+    wall_ms: Callable[[], int]
+    fail_storage: Callable[[StorageError], None]
+    metrics: Metrics
+    timeout_s: float
+    """How long records may wait to be committed."""
