@@ -8,8 +8,10 @@ thread, because produce requests must not wait for it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import Final
 
 from broker.clock import Clock
@@ -23,6 +25,9 @@ from storage.log_directory import LogDirectory
 
 INTERVAL_S: Final = 5.0
 _CLOCK_SAVED_EVERY_MS: Final = 60_000
+_NEEDED_LATER: Final = ("msgpack", "storage.compaction.cleaning")
+"""Modules that a start does without, but whose import must not fail when they are needed: changes of a log write
+snapshots, and the cleaner is essential."""
 
 
 class Housekeeping:
@@ -48,14 +53,17 @@ class Housekeeping:
 
     async def run(self) -> None:
         """Runs one round every few seconds until it is cancelled or the log directory is offline."""
+        await asyncio.sleep(INTERVAL_S)
+        with contextlib.suppress(OSError):  # no descriptor is left: whoever needs one tries again
+            await in_thread(lambda: [*map(import_module, _NEEDED_LATER)])
         while True:
-            await asyncio.sleep(INTERVAL_S)
             try:
                 await self.round()
             except StorageError as error:
                 self._on_failure(error)
                 if self._logs.failure is not None:
                     return
+            await asyncio.sleep(INTERVAL_S)
 
     async def round(self) -> None:
         """Does everything once. Raises `StorageError`."""

@@ -13,8 +13,8 @@ from typing import Final
 from protocol.lean_named_tuple import NamedTuple
 
 _PART: Final = r"((?:\\.|[^\\/])*)"
-_RULE: Final = re.compile(rf"\s*(?:(DEFAULT)|RULE:{_PART}/{_PART}/([LU]?))\s*(?:,|\Z)")
-_REFERENCE: Final = re.compile(r"\\(.)|\$(\d+)", re.DOTALL)
+_RULE: Final = rf"\s*(?:(DEFAULT)|RULE:{_PART}/{_PART}/([LU]?))\s*(?:,|\Z)"
+_REFERENCE: Final = r"\\(.)|\$(\d+)"
 
 
 class PrincipalRule(NamedTuple):
@@ -31,7 +31,12 @@ class PrincipalRule(NamedTuple):
         match = self.pattern.fullmatch(name)
         if match is None:
             return None
-        result = _REFERENCE.sub(lambda reference: _expanded(reference, match), self.replacement)
+        result = re.sub(
+            _REFERENCE,
+            lambda reference: _expanded(reference, match),
+            self.replacement,
+            flags=re.DOTALL,
+        )
         return {"L": result.lower(), "U": result.upper()}.get(self.case, result)
 
 
@@ -53,11 +58,15 @@ class PrincipalMapping(NamedTuple):
         return None
 
 
+DEFAULT_MAPPING: Final = PrincipalMapping("DEFAULT", (PrincipalRule(None),))
+"""The whole name. Made by hand, so that a start compiles no expression that few brokers need."""
+
+
 def parse_mapping(text: str) -> PrincipalMapping:
     """Raises `ValueError` with what is wrong."""
-    rules, position = [], 0
+    rules, position, rule = [], 0, re.compile(_RULE)
     while position < len(text):
-        found = _RULE.match(text, position)
+        found = rule.match(text, position)
         if found is None:
             raise ValueError(f"no rule begins at {text[position:]!r}")
         rules.append(_rule(found))

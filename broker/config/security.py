@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.config.listener_names import LISTENERS
-from broker.config.principal_mapping import PrincipalMapping, parse_mapping
+from broker.config.principal_mapping import DEFAULT_MAPPING, PrincipalMapping, parse_mapping
 from broker.config.setting import setting
 from broker.config.values import (
     INT32_MAX,
@@ -186,7 +186,7 @@ class SecurityConfig:
         TLS_VERSIONS, _some_of(TLS_VERSIONS), "versions of TLS to speak"
     )
     ssl_principal_mapping_rules: PrincipalMapping = setting(
-        parse_mapping("DEFAULT"),
+        DEFAULT_MAPPING,
         _principal_mapping(),
         "how the name in a client's certificate becomes its principal",
     )

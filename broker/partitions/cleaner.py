@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.clock import Clock
 from broker.config.names import Config
@@ -21,11 +21,13 @@ from broker.metrics import Metrics
 from broker.network.loop_turn import LOOP_TURN
 from broker.partitions.partition import Partition
 from broker.threads import DISK
-from storage.compaction.cleaning import Cleaning, CleaningReport, Step
 from storage.compaction.compaction import StalePassError, Uncleanable
 from storage.compaction.plan import Pass
 from storage.compaction.swap import Cleaned
 from storage.file_system import OutOfDescriptorsError, StorageError
+
+if TYPE_CHECKING:
+    from storage.compaction.cleaning import Cleaning, CleaningReport, Step
 
 logger = logging.getLogger(__name__)
 

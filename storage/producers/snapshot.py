@@ -20,8 +20,6 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-import msgpack
-
 from protocol.checksum import crc32c
 from protocol.dedup import ProducerEntry
 from protocol.lean_dataclass import dataclass
@@ -100,6 +98,8 @@ def read_snapshot(fs: FileSystem, path: str) -> Snapshot:
 
 def encode_snapshot(offset: int, producers: ProducerStates | FrozenStates) -> bytes:
     """Encodes the state as of `offset`."""
+    import msgpack  # noqa: PLC0415 - a start on a new directory reads and writes no snapshot
+
     header = {
         "version": VERSION,
         "offset": offset,
@@ -117,6 +117,8 @@ def encode_snapshot(offset: int, producers: ProducerStates | FrozenStates) -> by
 
 def decode_snapshot(data: Buffer) -> Snapshot:
     """Checks every byte. The result refers to `data`. Raises `SnapshotError`."""
+    import msgpack  # noqa: PLC0415 - see above
+
     _check_trailer(data)
     unpacker = msgpack.Unpacker(
         _Reader(memoryview(data)),

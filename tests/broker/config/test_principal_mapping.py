@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config.principal_mapping import parse_mapping
+from broker.config.principal_mapping import DEFAULT_MAPPING, parse_mapping
 
 DN = "CN=Kafka-1,OU=Ops,O=Acme\\, Inc"
 
@@ -38,3 +38,8 @@ def test_what_is_no_rule_is_refused(rules) -> None:
     """With `ValueError`, which ends `serve`."""
     with pytest.raises(ValueError, match=r"no rule|missing|unterminated"):
         parse_mapping(rules)
+
+
+def test_the_mapping_of_a_start_is_that_of_its_text() -> None:
+    """It is made without reading the text."""
+    assert parse_mapping("DEFAULT") == DEFAULT_MAPPING
