@@ -11,8 +11,9 @@ from broker.faults.kafka_requests import with_batch
 from broker.faults.match import NO_VERSION, Part, RequestFacts
 from broker.faults.requests import Dispatch, ReadRequest, finished
 from broker.faults.served import BETWEEN_BROKERS
-from broker.native.exchange import HANDLERS, KAFKA_NAMES, Exchange, framed, read_head
+from broker.native.exchange import HANDLERS, KAFKA_NAMES, Exchange, read_head
 from broker.native.failure import failure
+from broker.native.framed import framed
 from broker.network.connection import Buffers, Dispatched
 from broker.network.request import CloseConnectionError, Peer
 from broker.records.produce import ACKS_NONE

@@ -28,31 +28,27 @@ from broker.native import (
     sasl,
     topics,
 )
-from broker.native.failure import SUCCESS, failure
+from broker.native.acknowledged import Acknowledged, encode_acknowledged
+from broker.native.failure import failure
+from broker.native.framed import AnswerFields, framed, framed_later, framed_soon
 from broker.native.metered import NOT_COUNTED, metered
 from broker.native.permits import check_permitted
 from broker.native.replica_fetch import ReplicaFetches
 from broker.native.sasl import RefusedLoginError, check_login
 from broker.network.connection import Buffers, Dispatched
 from broker.network.promise import Promise
-from broker.network.request import (
-    NeedsFrameUntil,
-    NoResponse,
-    Peer,
-    needing_as_much,
-)
+from broker.network.request import NeedsFrameUntil, Peer, needing_as_much
 from broker.network.turns import in_thread
 from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.framing import Frame, frame_length
+from protocol.framing import Frame
 from protocol.native import messages, replication
 from protocol.native.admin_read import AdminRead
-from protocol.native.codec import encode_message, encode_message_in_buffers, locate_fields
+from protocol.native.codec import locate_fields
 from protocol.native.fields import Fields
 
 if TYPE_CHECKING:
     from broker.services import Services
 
-AnswerFields = Mapping[str, Any] | NoResponse
 Handler = Callable[[Any, Peer, "Services"], AnswerFields | Awaitable[AnswerFields]]
 
 Handlers = Mapping[str, tuple[Callable[[Fields], Any], Handler]]
@@ -77,8 +73,6 @@ KAFKA_NAMES: Final = {"create_topic": "create_topics"}
 """Messages that are an API of the Kafka port by another name."""
 _UNREADABLE: Final = "error"
 """The type of an answer to something that is not a message, or whose type is unknown."""
-_WITH_BATCHES: Final = frozenset({"fetch", "replica_fetch"})
-"""Messages whose answers carry batches as they are stored."""
 _MANY_ROWS: Final = frozenset({"replica_fetch"})
 """Messages that may have thousands of rows; the fields of all others are small, or records."""
 READ_AT_ONCE_BYTES: Final = 32 * 1024
@@ -94,35 +88,52 @@ class Exchange:
         self._services = services
         replica_fetch = (replication.ReplicaFetch.read, ReplicaFetches().handle)
         self.handlers: Handlers = {**HANDLERS, "replica_fetch": replica_fetch}
+        self._counters = {name: f"native_{name}" for name in self.handlers}
 
     def answer(self, frame: Frame, peer: Peer) -> Dispatched:
         """Raises `CloseConnectionError` as acks=0 requires."""
         head: dict[str, Any] = {"type": _UNREADABLE, "correlation_id": None}
         try:
-            fields = read_head(frame, head, self.handlers)
-            read, handle = self.handlers[head["type"]]
-            self._services.metrics.requests[f"native_{head['type']}"] += 1
-            if peer.login is not None and not peer.login.is_open:
-                check_login(peer.login, head["type"])
-            if head["type"] in _MANY_ROWS and len(frame) > READ_AT_ONCE_BYTES:
-                return self._answer_large(head, fields, peer)
-            message = read(fields)
-            if self._services.access is not None:
-                check_permitted(self._services, peer, head["type"], message)
-            if self._services.quotas.limits is not None and head["type"] not in NOT_COUNTED:
-                outcome = metered(message, peer, self._services, handle)
-            else:
-                outcome = handle(message, peer, self._services)
+            message = self._read(frame, head, peer)
+            if isinstance(message, Fields):
+                return self._answer_large(head, message, peer)
+            outcome = self._handle(head["type"], message, peer)
         except RefusedLoginError as error:
-            return error.session.end_with(_framed_soon(head, error), str(error))
+            return error.session.end_with(framed_soon(head, error), str(error))
         except KafkaError as error:
             return framed(head, failure(error))
+        if type(outcome) is Acknowledged:  # as nearly always
+            return (encode_acknowledged(head["correlation_id"], outcome),)
         if isinstance(outcome, Promise):
             return outcome.then(partial(framed, head))
         if isinstance(outcome, Awaitable):
-            answer = _framed_later(head, outcome)
-            return needing_as_much(outcome, answer)
+            return needing_as_much(outcome, framed_later(head, outcome))
         return framed(head, outcome)
+
+    def _read(self, frame: Frame, head: dict[str, Any], peer: Peer) -> Any:
+        """The message; or its fields, if it has so many rows that they are read in a thread."""
+        fields = read_head(frame, head, self.handlers)
+        name = head["type"]
+        self._enter(name, peer)
+        if name in _MANY_ROWS and len(frame) > READ_AT_ONCE_BYTES:
+            return fields
+        return self.handlers[name][0](fields)
+
+    def _enter(self, name: str, peer: Peer) -> None:
+        """Counts a message. Raises `RefusedLoginError` if its client has to log in first."""
+        self._services.metrics.requests[self._counters[name]] += 1
+        if peer.login is not None and not peer.login.is_open:
+            check_login(peer.login, name)
+
+    def _handle(
+        self, name: str, message: Any, peer: Peer
+    ) -> AnswerFields | Awaitable[AnswerFields]:
+        services, handle = self._services, self.handlers[name][1]
+        if services.access is not None:
+            check_permitted(services, peer, name, message)
+        if services.quotas.limits is not None and name not in NOT_COUNTED:
+            return metered(message, peer, services, handle)
+        return handle(message, peer, services)
 
     def _answer_large(self, head: Mapping[str, Any], fields: Fields, peer: Peer) -> NeedsFrameUntil:
         """Reads and encodes thousands of rows in a thread; a wait in between needs no frame."""
@@ -172,28 +183,3 @@ def read_head(frame: Frame, head: dict[str, Any], handlers: Collection[str]) -> 
         )
     head["type"] = message_type
     return Fields(message_type, encoded)
-
-
-async def _framed_soon(head: Mapping[str, Any], error: KafkaError) -> Buffers | None:
-    return framed(head, failure(error))
-
-
-async def _framed_later(
-    head: Mapping[str, Any], outcome: Awaitable[AnswerFields]
-) -> Buffers | None:
-    try:
-        return framed(head, await outcome)
-    except KafkaError as error:
-        return framed(head, failure(error))
-
-
-def framed(head: Mapping[str, Any], answer: AnswerFields) -> Buffers | None:
-    """The answer to the message of this head."""
-    if isinstance(answer, NoResponse):
-        return None
-    fields = {**head, **SUCCESS, **answer}
-    if head["type"] in _WITH_BATCHES:
-        buffers = encode_message_in_buffers(fields)
-        return (frame_length(sum(map(len, buffers))), *buffers)
-    body = encode_message(fields)
-    return (frame_length(len(body)), body)

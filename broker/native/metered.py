@@ -7,11 +7,11 @@ brokers send each other is not counted.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers.mutations import EXCEEDED
+from broker.native.acknowledged import Acknowledged
 from broker.native.failure import failure
 from broker.network.request import NoResponse, Peer, needing_as_much
 from broker.records.produce import ACKS_NONE
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from broker.quotas.rate import TokenBucket
     from broker.services import Services
 
-Answer = Mapping[str, Any] | NoResponse
+Answer = Mapping[str, Any] | Acknowledged | NoResponse
 NOT_COUNTED: Final = frozenset(
     {"hello", "sasl", "replica_fetch", "replica_snapshot", "await_topic", "admin_read"}
 )
@@ -48,7 +48,7 @@ def metered(
             return _nothing(message, pause_ms)
         most = meters.fetched.most_at_once
         bytes_max, min_bytes = min(message.bytes_max, most), min(message.min_bytes, most)
-        message = replace(message, bytes_max=bytes_max, min_bytes=min_bytes)
+        message = message._replace(bytes_max=bytes_max, min_bytes=min_bytes)
     produced_bytes = _size(message) if isinstance(message, Produce) else None
     is_timed = produced_bytes is None or message.acks != ACKS_NONE
     began_at = perf_counter()
@@ -93,9 +93,12 @@ class _Use(NamedTuple):
         """The answer as it leaves; what a fetch took is counted."""
         if isinstance(answer, NoResponse):
             return answer
-        if self.is_fetch and self.meters.fetched is not None:
+        if self.is_fetch and self.meters.fetched is not None and isinstance(answer, Mapping):
             self.meters.fetched.record(_fetched_bytes(answer), self.quotas.clock())
-        return {**answer, "throttle_time_ms": self.pause_ms} if self.pause_ms else answer
+        if not self.pause_ms:
+            return answer
+        fields = answer.fields() if isinstance(answer, Acknowledged) else answer
+        return {**fields, "throttle_time_ms": self.pause_ms}
 
     async def counted_later(self, outcome: Awaitable[Answer]) -> Answer:
         try:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers.produce import API
+from broker.native.acknowledged import Acknowledged
 from broker.native.failure import failure
 from broker.network.request import (
     NO_RESPONSE,
@@ -33,32 +34,44 @@ from protocol.errors import KafkaError
 from protocol.headers import RequestHeader
 from protocol.native.messages import Produce
 from protocol.produce import PartitionProduced, TopicProduced
+from protocol.record_batch import ATTRIBUTES_LOW_POSITION, HEADER_SIZE, TRANSACTIONAL_BIT
 
 if TYPE_CHECKING:
     from broker.services import Services
 
+Answer = dict[str, Any] | Acknowledged
+_KEY: Final = API.key
+_VERSION: Final = API.version_max
+_new: Final = tuple.__new__
+"""Makes a named tuple in a third of the time of calling its class."""
+
 
 def handle(
     message: Produce, peer: Peer, services: Services
-) -> dict[str, Any] | NoResponse | Awaitable[dict[str, Any] | NoResponse]:
+) -> Answer | NoResponse | Awaitable[Answer | NoResponse]:
     """Acts like the newest Produce version; acks=0 answers nothing and closes the connection on errors."""
-    header = RequestHeader(API.key, API.version_max, message.correlation_id, peer.client_id, 0)
-    request = Request(header, message, peer)
-    write = Write(services.produce, request, API.version_max, message.acks)
+    fields = (_KEY, _VERSION, message.correlation_id, peer.client_id, 0)
+    request = Request(_new(RequestHeader, fields), message, peer)
+    write = Write(services.produce, request, _VERSION, message.acks)
     if peer.appending is not None or message.unbuilt is not None:
         return _acknowledge_later(write, lambda: _append_in_turn(write))
     outcome = _append_at_once(write)
     if isinstance(outcome, Unopened):
-        unopened = outcome
-        return _acknowledge_later(write, lambda: open_and_append(write, unopened))
+        return _acknowledge_later(write, partial(open_and_append, write, outcome))
     return _acknowledge(write, outcome)
 
 
 def _append_at_once(write: Write) -> PartitionProduced | Stored | Unopened:
     message: Produce = write.request.body
-    if is_transactional(message.batch):
+    batch = message.batch
+    if (
+        batch is not None
+        and len(batch) >= HEADER_SIZE
+        and batch[ATTRIBUTES_LOW_POSITION] & TRANSACTIONAL_BIT
+        and is_transactional(batch)
+    ):
         return TRANSACTIONS_REFUSED._replace(partition=message.partition)
-    return produce_batch(write, message.topic, message.partition, message.batch)
+    return produce_batch(write, message.topic, message.partition, batch)
 
 
 async def _append_in_turn(write: Write) -> PartitionProduced | Stored:
@@ -82,7 +95,7 @@ def _acknowledge_later(
 
 async def _acknowledge_when(
     write: Write, appended: Awaitable[PartitionProduced | Stored]
-) -> dict[str, Any] | NoResponse:
+) -> Answer | NoResponse:
     outcome = await appended
     if write.acks != ACKS_NONE:
         outcome = unless_deposed(outcome)
@@ -93,7 +106,7 @@ async def _acknowledge_when(
 
 def _acknowledge(
     write: Write, outcome: PartitionProduced | Stored
-) -> dict[str, Any] | NoResponse | Awaitable[dict[str, Any]]:
+) -> Answer | NoResponse | Awaitable[Answer]:
     message: Produce = write.request.body
     if not isinstance(outcome, Stored):
         if message.acks == ACKS_NONE:
@@ -109,22 +122,20 @@ def _acknowledge(
     return _answer(outcome.produced, is_duplicate=outcome.is_duplicate)
 
 
-def _acknowledged(topics: list[TopicProduced], *, is_duplicate: bool) -> dict[str, Any]:
+def _acknowledged(topics: list[TopicProduced], *, is_duplicate: bool) -> Answer:
     (topic,) = topics
     return _answer(topic.partitions[0], is_duplicate=is_duplicate)
 
 
-def _answer(produced: PartitionProduced, *, is_duplicate: bool) -> dict[str, Any]:
-    answer: dict[str, Any] = {
-        "base_offset": produced.base_offset,
-        "log_append_time": produced.log_append_time,
-        "log_start_offset": produced.log_start_offset,
-        "duplicate": is_duplicate,
-    }
+def _answer(produced: PartitionProduced, *, is_duplicate: bool) -> Answer:
+    _, error_code, base_offset, append_time, log_start_offset = produced[:5]
+    outcome = (base_offset, append_time, log_start_offset, is_duplicate)
+    acknowledged: Acknowledged = _new(Acknowledged, outcome)
+    if not error_code:
+        return acknowledged
+    answer = acknowledged.fields()
     if produced.current_leader is not None:
         leader_id, leader_epoch = produced.current_leader
         answer |= {"leader_id": leader_id, "leader_epoch": leader_epoch}
-    if produced.error_code:
-        message = produced.error_message or produced.reason
-        answer |= failure(KafkaError(produced.error_code, message))
-    return answer
+    message = produced.error_message or produced.reason
+    return answer | failure(KafkaError(error_code, message))

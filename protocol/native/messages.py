@@ -6,7 +6,7 @@ that are not named here are ignored, so that a newer client may send more.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from protocol.errors import ErrorCode
@@ -107,8 +107,7 @@ def _is_partition(entry: object) -> bool:
     return False
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
-class Produce:
+class Produce(NamedTuple):
     """One batch for one partition."""
 
     topic: str
@@ -140,7 +139,7 @@ class Produce:
         """Returns a copy with its batch built, which takes up to a second. Raises `KafkaError`."""
         if self.unbuilt is None:
             return self
-        return replace(self, batch=_batch(self.unbuilt), unbuilt=None)
+        return self._replace(batch=_batch(self.unbuilt), unbuilt=None)
 
 
 def _batch(fields: Fields) -> Buffer:
@@ -175,8 +174,7 @@ def _built(fields: Fields) -> bytes:
     )
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
-class Fetch:
+class Fetch(NamedTuple):
     """Asks for records of one partition from an offset on."""
 
     topic: str

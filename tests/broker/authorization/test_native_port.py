@@ -44,7 +44,8 @@ async def test_messages_about_a_topic(
     type_: str,
     fields: dict[str, Any],
 ) -> None:
-    """29 without the right, whether the topic exists or not."""
+    """29 without the right, whether the topic exists or not, and whether the message was sent before."""
+    assert await code(native, type_, **fields) == 29
     assert await code(native, type_, **fields) == 29
     assert await code(native, type_, **{**fields, "topic": "missing"}) == 29
     await acls.allow(operation, "t")

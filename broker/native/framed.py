@@ -1,0 +1,45 @@
+"""The answer to a native message, framed: its head, the error, and the fields of its handler."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from typing import Any, Final
+
+from broker.native.acknowledged import Acknowledged, encode_acknowledged
+from broker.native.failure import SUCCESS, failure
+from broker.network.connection import Buffers
+from broker.network.request import NoResponse
+from protocol.errors import KafkaError
+from protocol.framing import frame_length
+from protocol.native.codec import encode_message, encode_message_in_buffers
+
+AnswerFields = Mapping[str, Any] | Acknowledged | NoResponse
+_WITH_BATCHES: Final = frozenset({"fetch", "replica_fetch"})
+"""Messages whose answers carry batches as they are stored."""
+
+
+async def framed_soon(head: Mapping[str, Any], error: KafkaError) -> Buffers | None:
+    """The error as an answer that is awaited."""
+    return framed(head, failure(error))
+
+
+async def framed_later(head: Mapping[str, Any], outcome: Awaitable[AnswerFields]) -> Buffers | None:
+    """The answer when it has come."""
+    try:
+        return framed(head, await outcome)
+    except KafkaError as error:
+        return framed(head, failure(error))
+
+
+def framed(head: Mapping[str, Any], answer: AnswerFields) -> Buffers | None:
+    """The answer to the message of this head."""
+    if isinstance(answer, NoResponse):
+        return None
+    if isinstance(answer, Acknowledged):
+        return (encode_acknowledged(head["correlation_id"], answer),)
+    fields = {**head, **SUCCESS, **answer}
+    if head["type"] in _WITH_BATCHES:
+        buffers = encode_message_in_buffers(fields)
+        return (frame_length(sum(map(len, buffers))), *buffers)
+    body = encode_message(fields)
+    return (frame_length(len(body)), body)
