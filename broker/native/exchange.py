@@ -45,6 +45,7 @@ from protocol.native import messages, replication
 from protocol.native.admin_read import AdminRead
 from protocol.native.codec import locate_fields
 from protocol.native.fields import Fields
+from protocol.native.known_produce import note_produce, read_known_produce
 
 if TYPE_CHECKING:
     from broker.services import Services
@@ -73,6 +74,7 @@ KAFKA_NAMES: Final = {"create_topic": "create_topics"}
 """Messages that are an API of the Kafka port by another name."""
 _UNREADABLE: Final = "error"
 """The type of an answer to something that is not a message, or whose type is unknown."""
+_PRODUCE: Final = "produce"
 _MANY_ROWS: Final = frozenset({"replica_fetch"})
 """Messages that may have thousands of rows; the fields of all others are small, or records."""
 READ_AT_ONCE_BYTES: Final = 32 * 1024
@@ -94,9 +96,15 @@ class Exchange:
         """Raises `CloseConnectionError` as acks=0 requires."""
         head: dict[str, Any] = {"type": _UNREADABLE, "correlation_id": None}
         try:
-            message = self._read(frame, head, peer)
-            if isinstance(message, Fields):
-                return self._answer_large(head, message, peer)
+            known = read_known_produce(frame)
+            if known is None:
+                message = self._read(frame, head, peer)
+                if isinstance(message, Fields):
+                    return self._answer_large(head, message, peer)
+            else:
+                head["type"] = _PRODUCE
+                head["correlation_id"], message = known
+                self._enter(_PRODUCE, peer)
             outcome = self._handle(head["type"], message, peer)
         except RefusedLoginError as error:
             return error.session.end_with(framed_soon(head, error), str(error))
@@ -117,7 +125,10 @@ class Exchange:
         self._enter(name, peer)
         if name in _MANY_ROWS and len(frame) > READ_AT_ONCE_BYTES:
             return fields
-        return self.handlers[name][0](fields)
+        message = self.handlers[name][0](fields)
+        if name == _PRODUCE:
+            note_produce(frame, fields, message)
+        return message
 
     def _enter(self, name: str, peer: Peer) -> None:
         """Counts a message. Raises `RefusedLoginError` if its client has to log in first."""

@@ -36,6 +36,14 @@ class Fields:
         """Bytes of the encoded value; 0 if it is left out."""
         return len(self._encoded[name]) if name in self else 0
 
+    def places(self, frame_size: int) -> dict[str, int] | None:
+        """The position of each value in its frame, in their order; None unless the names are encoded in the shortest way."""
+        places, position = {}, 1
+        for name, value in self._encoded.items():
+            places[name] = position = position + 1 + len(name.encode())
+            position += len(value)
+        return places if position == frame_size else None  # what is longer does not add up
+
     def integer(
         self,
         name: str,
