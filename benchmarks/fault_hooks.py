@@ -58,7 +58,7 @@ class _ConnectionBefore(Connection):
 
     def _flush_slots(self) -> None:
         slots = self._slots
-        while slots and slots[0].ready and (self._is_draining or not self._is_writing_paused):
+        while slots and slots[0].ready and self._may_write:
             buffers = slots.popleft().buffers
             self._count_unsent(-(0 if buffers is None else sum(map(len, buffers))))
             if buffers is not None:

@@ -46,7 +46,7 @@ def _field(
     repr: bool = True,  # noqa: A002 - the name that the standard library gave it
     metadata: Mapping[str, Any] = _NO_METADATA,
 ) -> _Field:
-    """What a class body assigns to a field that needs more than a default."""
+    """Assigned in a class body to a field that needs more than a default."""
     return _Field(default, default_factory, repr, metadata)
 
 
@@ -100,7 +100,7 @@ def _own_fields(undeclared: type[Any], *, kw_only: bool) -> list[_Field]:
 
 
 def _without_defaults(undeclared: type[Any], fields: Sequence[_Field]) -> dict[str, Any]:
-    """What the body of the class defines, but for the fields, which become slots."""
+    """Returns what the body of the class defines, but for the fields, which become slots."""
     names = {one.name for one in fields} | {"__dict__", "__weakref__"}
     return {name: value for name, value in vars(undeclared).items() if name not in names}
 

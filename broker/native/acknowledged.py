@@ -18,9 +18,9 @@ _FIELDS: Final = {"type": "produce", "correlation_id": None}
 _FIELDS_COUNT: Final = 7
 _FIXMAP: Final = 0x80
 _HEAD: Final = bytes((_FIXMAP | _FIELDS_COUNT,)) + encode_message(_FIELDS)[1:-1]
-"""What precedes the correlation id."""
+"""The bytes before the correlation id."""
 _MIDDLE: Final = encode_message(SUCCESS)[1:] + encode_message({"base_offset": None})[1:-1]
-"""What precedes the base offset."""
+"""The bytes between it and the base offset."""
 _pack: Final = msgpack.Packer().pack
 
 

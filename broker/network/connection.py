@@ -669,10 +669,15 @@ class Connection(asyncio.BufferedProtocol):
         self._flush_slots()
         self._pump(time.monotonic())
 
+    @property
+    def _may_write(self) -> bool:
+        """Whether answers that waited may leave: the client reads them, or gets no more after them."""
+        return self._holds & (_DRAINING | _UNREAD) != _UNREAD
+
     def _flush_slots(self) -> None:
         """Writes the answers that are next in order, as far as the client reads them."""
         slots = self._slots
-        while slots and slots[0].ready and (self._holds & (_DRAINING | _UNREAD) != _UNREAD):
+        while slots and slots[0].ready and self._may_write:
             buffers = slots[0].buffers
             if isinstance(buffers, Pieces):
                 slots[0].ready = False  # it keeps its position until the last piece is out

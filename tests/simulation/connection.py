@@ -24,6 +24,7 @@ from broker.network.request import CloseConnectionError, Peer
 from broker.replication.peers import PeerError
 from coordinators.groups.answers import GroupAnswer
 from coordinators.groups.requests import GroupRequest
+from protocol.framing import LENGTH_SIZE
 from protocol.native.codec import encode_message
 from tests.simulation.network import Channel, Network
 from tests.simulation.process import Process
@@ -122,7 +123,7 @@ class Service:
     ) -> None:
         if buffers is None:
             return
-        answer = msgpack.unpackb(b"".join(buffers[1:]))
+        answer = msgpack.unpackb(b"".join(buffers)[LENGTH_SIZE:])
         self._observe(self, message, answer, arrived)
         reply(answer)
 

@@ -91,7 +91,7 @@ def encoded(draw: st.DrawFn, named: list[tuple[str, Any]]) -> bytes:
 
 
 def read(frame: bytes) -> tuple[int | None, Fields, Produce] | None:
-    """What any reader of a message finds in it; None for an error."""
+    """Returns what any reader of a message finds in it; None for an error."""
     try:
         found = Fields("produce", locate_fields(frame))
         if found.text("type") != "produce":
@@ -186,7 +186,7 @@ def test_the_usual_client_is_known(topic, ids, batches):
 
 
 def test_a_large_frame_and_another_order_are_not_known():
-    """What is not bytes, or does not end with its batch, is left to the reader."""
+    """A frame that is not bytes, or does not end with its batch, is left to the reader."""
     frame = msgpack.packb({"type": "produce", "topic": "t", "partition": 0, "batch": b"x"})
     note(frame)
     assert check(frame)
