@@ -25,6 +25,8 @@ _INT16: Final = struct.Struct(">h")
 _LEADER: Final = struct.Struct(">ii")
 _NO_THROTTLE: Final = _INT32.pack(0)
 _NO_THROTTLE_NO_TAGS: Final = _NO_THROTTLE + NO_TAGS
+_END_OF_ONE: Final = NO_TAGS + _NO_THROTTLE_NO_TAGS
+"""The bytes after the rows of the only topic."""
 _pack_row: Final = struct.Struct(">ihqqq3s").pack
 _PLAIN: Final = b"\x01\x00\x00"
 """No record errors, no message and no tagged fields."""
@@ -85,6 +87,16 @@ def encode_produce_response(version: int, topics: Sequence[TopicProduced]) -> by
         parts.append(NO_TAGS)
     parts.append(_NO_THROTTLE_NO_TAGS)
     return b"".join(parts)
+
+
+def encode_produced(version: int, topic: str | uuid.UUID, produced: PartitionProduced) -> bytes:
+    """The same for one partition, which nearly always stands alone and has no error."""
+    if version < _FLEXIBLE_FROM or produced.error_code:
+        return encode_produce_response(version, [TopicProduced(topic, [produced])])
+    index, _, base_offset, append_time, start = produced[:5]
+    head = _known_topic_head(topic, 1, version >= _TOPIC_IDS_FROM)
+    row = _pack_row(index, 0, base_offset, append_time, start, _PLAIN)
+    return b"".join((_ONE_TOPIC, head, row, _END_OF_ONE))
 
 
 def _topic_head(key: str | uuid.UUID, partition_count: int, has_ids: bool) -> bytes:

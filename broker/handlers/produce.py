@@ -49,7 +49,12 @@ from broker.records.produce import (
 from broker.records.produce_turn import in_turn
 from protocol.acl import AclOperation, ResourceType
 from protocol.errors import ErrorCode
-from protocol.produce import PartitionProduced, TopicProduced, encode_produce_response
+from protocol.produce import (
+    PartitionProduced,
+    TopicProduced,
+    encode_produce_response,
+    encode_produced,
+)
 from protocol.produce_request import PartitionRecords, ProduceRequest, TopicRecords
 from protocol.record_batch import ATTRIBUTES_LOW_POSITION, HEADER_SIZE, TRANSACTIONAL_BIT
 
@@ -74,12 +79,20 @@ def handle(request: Request, services: Services) -> Outcome:
     this connection's next requests wait for it.
     """
     body: ProduceRequest = request.body
-    write = Write(services.produce, request, request.header.api_version, body.acks)
-    if request.peer.appending is not None or _has_many_rows(body.topics):
+    topics, acks = body.topics, body.acks
+    write = Write(services.produce, request, request.header.api_version, acks)
+    is_one = len(topics) == 1 and len(topics[0].partitions) == 1
+    if request.peer.appending is not None or (not is_one and _has_many_rows(topics)):
         return _acknowledge_later(write, partial(_append_later, write, None))
     refusals = _refusals(body)
+    if is_one and refusals is None:
+        topic, ((index, records),) = topics[0]
+        one = produce_batch(write, topic, index, records)
+        if type(one) is Stored and acks and one.next_offset <= one.partition.high_watermark:
+            return encode_produced(write.version, topic, one.produced)  # as nearly always
+        return _acknowledge(write, [(topic, [one])])
     rows: _Rows = []
-    for topic, partitions in body.topics:
+    for topic, partitions in topics:
         outcomes: list[_Outcome] = []
         rows.append((topic, outcomes))
         _append(write, topic, partitions, refusals, outcomes)
@@ -239,10 +252,9 @@ def _acknowledge(write: Write, rows: _Rows, *, has_many_rows: bool = False) -> O
         topics.append(_new(TopicProduced, (topic, partitions)))
         for one in outcomes:
             if type(one) is Stored:
-                partition, produced, next_offset, _, _ = one
-                partitions.append(produced)
+                partitions.append(one.produced)
                 # Below the high watermark it may be acknowledged whatever the acks are.
-                if next_offset > partition.high_watermark and is_unacknowledged(acks, one):
+                if one.next_offset > one.partition.high_watermark and is_unacknowledged(acks, one):
                     waits.append(one)
             elif type(one) is PartitionProduced:
                 partitions.append(one)

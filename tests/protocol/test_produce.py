@@ -6,6 +6,8 @@ import importlib
 import uuid
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from protocol.errors import ErrorCode
 from protocol.produce import (
@@ -14,6 +16,7 @@ from protocol.produce import (
     TopicProduced,
     _known_topic_head,
     encode_produce_response,
+    encode_produced,
 )
 
 TOPIC_ID = uuid.UUID("01234567-89ab-cdef-0123-456789abcdef")
@@ -69,6 +72,20 @@ def test_errors_read_back_with_kio(version):
         assert first.record_errors[0].batch_index_error_message == "bad"
     if version >= 10:
         assert (first.current_leader.leader_id, first.current_leader.leader_epoch) == (2, 9)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@given(
+    index=st.integers(0, 2**31 - 1),
+    code=st.sampled_from((ErrorCode.NONE, ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)),
+    offsets=st.tuples(*[st.integers(-1, 2**63 - 1)] * 3),
+)
+def test_one_partition_is_packed_as_a_list_of_one(version, index, code, offsets):
+    """The short way for one row makes the same bytes, with an error and without."""
+    topic = TOPIC_ID if version >= 13 else "orders"
+    row = PartitionProduced(index, code, *offsets)
+    expected = encode_produce_response(version, [TopicProduced(topic, [row])])
+    assert encode_produced(version, topic, row) == expected
 
 
 def test_only_names_that_topics_can_have_are_kept():
