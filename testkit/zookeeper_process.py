@@ -95,11 +95,21 @@ class ZooKeeperProcess:
             return False
 
 
+def has_jars() -> bool:
+    """Whether PySpark is installed, and includes ZooKeeper."""
+    return any(jar.name.startswith("zookeeper-") for jar in _jars())
+
+
 def _class_path() -> str:
     if shutil.which("java") is None:
         raise ZooKeeperError("a cluster needs ZooKeeper, and that needs `java`")
+    if not has_jars():
+        raise ZooKeeperError("ZooKeeper's jars come with PySpark: pip install 'echoless[spark]'")
+    return ":".join(str(jar) for jar in _jars() if jar.name.startswith(_JARS))
+
+
+def _jars() -> list[Path]:
     spark = importlib.util.find_spec("pyspark")
     if spark is None or spark.origin is None:
-        raise ZooKeeperError("ZooKeeper's jars come with PySpark: pip install 'echoless[spark]'")
-    jars = sorted((Path(spark.origin).parent / "jars").glob("*.jar"))
-    return ":".join(str(jar) for jar in jars if jar.name.startswith(_JARS))
+        return []
+    return sorted((Path(spark.origin).parent / "jars").glob("*.jar"))

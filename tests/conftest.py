@@ -18,7 +18,7 @@ from tests.support.echoless import Echoless
 from tests.support.fresh_seed import seed_line
 from tests.support.time_limit import TimeLimit, TimeLimitExceeded
 from tests.support.zookeeper import ZooKeeper
-from tests.toolchain import require
+from tests.toolchain import require, require_for
 
 # A deadline per example measures how busy the machine is, not whether the code is right.
 hypothesis.settings.register_profile("echoless", deadline=None)
@@ -41,6 +41,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     heavy = {item.path for item in items if any(map(item.get_closest_marker, _HEAVY))}
     items.sort(key=lambda item: (item.path not in slow, item.path not in heavy))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test by name, before any fixture, if a tool of its markers is missing."""
+    require_for(item)
 
 
 class _FailuresAtOnce:
@@ -134,7 +140,6 @@ def apache_kafka_4(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheK
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
     """One ZooKeeper for the whole run, never stopped; tests keep apart by `fresh_hosts()`."""
-    require("java", "zookeeper")
     server = ZooKeeper(tmp_path_factory.mktemp("zookeeper"))
     server.start()
     yield server

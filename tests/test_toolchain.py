@@ -41,6 +41,19 @@ def test_a_test_without_its_tool_fails_in_ci(monkeypatch: pytest.MonkeyPatch) ->
         toolchain.require("hammer")
 
 
+def test_a_marker_asks_for_its_tools(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """No test that has the marker can forget to; others are not touched."""
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setattr(toolchain, "_TOOLS_OF_MARKER", {"slow": ("hammer",)})
+    test: pytest.Item = request.node
+    toolchain.require_for(test)
+    test.add_marker("slow")
+    with pytest.raises(pytest.skip.Exception, match="hammer is missing"):
+        toolchain.require_for(test)
+
+
 def test_what_needs_a_missing_tool_is_not_tried() -> None:
     """Each missing tool is listed with its own reason."""
     reasons = toolchain.prepare_all()

@@ -1,5 +1,7 @@
 """The tools that tests need beyond pip: `python -m tests.toolchain` gets them, tests ask `require`.
 
+A marker may ask for all tests that have it (`require_for`).
+
 Run by `make test` before pytest. An unavailable tool is not an error here: its tests are skipped by
 name with the reason, or fail if CI=true is set.
 
@@ -14,6 +16,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -107,6 +110,10 @@ _OWN_TOOLS = (
 )
 
 
+_TOOLS_OF_MARKER: Final = {"cluster": ("java", "zookeeper")}
+"""The tools that every test with a marker needs, whatever it starts."""
+
+
 @functools.cache
 def tools() -> dict[str, Tool]:
     """Every tool by name, each after those that it needs."""
@@ -126,6 +133,13 @@ def require(*names: str) -> None:
             if os.environ.get("CI") == "true":
                 pytest.fail(reason)
             pytest.skip(reason)
+
+
+def require_for(test: pytest.Item) -> None:
+    """Asks for the tools of the test's markers, so that no test has to remember to."""
+    for marker, names in _TOOLS_OF_MARKER.items():
+        if test.get_closest_marker(marker) is not None:
+            require(*names)
 
 
 def prepare_all() -> dict[str, str]:

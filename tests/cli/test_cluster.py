@@ -8,7 +8,6 @@ import pytest
 
 from tests.cli.command import Command
 from tests.support.cluster import Cluster
-from tests.toolchain import require
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -17,7 +16,6 @@ def test_a_lost_machine_is_replaced(
     tmp_path: Path, echoless: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another broker takes its place in every assignment, and the preferred leaders lead again."""
-    require("java", "zookeeper")
     with Cluster(tmp_path, {"zookeeper_session_timeout_ms": "6000"}, brokers=4) as cluster:
         cluster.start()
         monkeypatch.setenv("ECHOLESS_BOOTSTRAP_SERVER", cluster.bootstrap)

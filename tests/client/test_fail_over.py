@@ -11,7 +11,6 @@ from client.producer import Producer
 from client.settings import Settings
 from tests.support.cluster import running_cluster
 from tests.support.stored_values import read_stored_values
-from tests.toolchain import require
 
 pytestmark = [pytest.mark.cluster, pytest.mark.crash, pytest.mark.slow]
 
@@ -23,7 +22,6 @@ SETTINGS = Settings(batch_records_max=20, request_timeout_s=5, retry_backoff_max
 
 def test_leaders_die_and_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
     """Every record is acknowledged and stored once, in order, over kills of the leader."""
-    require("java", "zookeeper")
     with running_cluster(tmp_path, zookeeper_session_timeout_ms="2000") as cluster:
         cluster.create_topic(TOPIC, 1, min_insync_replicas=2)
         with Producer(cluster.bootstrap, SETTINGS) as producer:

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.clients, pytest.mark.kafka, pytes
 
 def test_replicas_move_and_leaders_follow(tmp_path: Path) -> None:
     """A reassignment started by Kafka's tool is verified by it, and preferred leaders are elected."""
-    require("java", "kafka", "zookeeper")
+    require("kafka")
     with Cluster(tmp_path, brokers=4) as cluster:
         cluster.start()
         server = ("--bootstrap-server", cluster.bootstrap)

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.cluster, pytest.mark.slow]
 
 def test_one_console_shows_the_cluster(tmp_path: Path, open_page: OpenPage) -> None:
     """Decisions of broker 2 are seen on broker 1's console, and so are its producers, faults and its end."""
-    require("zookeeper", "chromium")
+    require("chromium")
     with Cluster(tmp_path, brokers=2) as cluster:
         cluster.start()
         one, two = cluster.brokers[1], cluster.brokers[2]
@@ -54,7 +54,6 @@ def test_one_console_shows_the_cluster(tmp_path: Path, open_page: OpenPage) -> N
 
 def test_a_native_port_tells_no_more_than_the_admin_port(tmp_path: Path) -> None:
     """A broker with tokens and no authorizer shows the others nothing: anyone could ask like them."""
-    require("zookeeper")
     tokens = tmp_path / "tokens"
     tokens.write_text("q3bVvnsS0lD2Zx8KfWm1uA change User:operator\n")
     tokens.chmod(0o600)

@@ -11,7 +11,6 @@ from kazoo.client import KazooClient
 
 from tests.support.cluster import Cluster
 from tests.support.steady_producer import SteadyProducer
-from tests.toolchain import require
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -22,7 +21,6 @@ _RECORDS_BETWEEN = 500
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    require("zookeeper")
     with Cluster(tmp_path) as cluster:
         cluster.start()
         cluster.create_topic(TOPIC, 1, min_insync_replicas=2)

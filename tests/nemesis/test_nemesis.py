@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.time_limit(600)
 )
 def test_the_promise_is_kept_whatever_breaks(options: Options) -> None:
     """Every acknowledged record is stored once and in order on every replica, and read so."""
-    require("zookeeper", *(tool for program, _ in WRITERS for tool in program.tools))
+    require(*(tool for program, _ in WRITERS for tool in program.tools))
     directory = Path(tempfile.mkdtemp(prefix="nemesis-"))
     verdict = run(directory, options)
     verdict.print(Console(width=100))

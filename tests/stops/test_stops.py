@@ -10,7 +10,6 @@ import pytest
 from tests.nemesis.network import reason_unavailable
 from tests.stops.losses import Loss
 from tests.stops.run import run
-from tests.toolchain import require
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.time_limit(600)]
 
@@ -19,7 +18,6 @@ SEED = 20
 
 def test_every_stop_is_in_time_and_clean(tmp_path: Path) -> None:
     """Whatever is lost and whenever: within 5 s, with 0, logs closed, no record lost or doubled."""
-    require("zookeeper")
     if reason := reason_unavailable():
         pytest.skip(f"links cannot be cut here: {reason}")
     report = run(tmp_path, len(Loss) + 3, random.Random(SEED))

@@ -11,7 +11,7 @@ from testkit.scenarios.catalogue import SCENARIOS
 from testkit.scenarios.everything import Runs, play_all
 from testkit.scenarios.page import read_verdicts, render_verdicts
 from testkit.scenarios.parts import CLIENTS, LIMITATIONS, NO_PART, SCRIPTED
-from tests.testkit.tools import NAMES
+from tests.testkit.tools import NAMES, ZOOKEEPER
 from tests.toolchain import require
 
 _PAGE = Path(__file__).parents[2] / "docs" / "scenarios.md"
@@ -20,7 +20,7 @@ _PAGE = Path(__file__).parents[2] / "docs" / "scenarios.md"
 @pytest.fixture(scope="session")
 def runs() -> Runs:
     """One minute: everything is played once, several scenarios at a time."""
-    require("java", *NAMES)
+    require("java", ZOOKEEPER.name, *NAMES)
     return play_all()
 
 

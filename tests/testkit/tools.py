@@ -1,9 +1,10 @@
-"""The drivers of clients in other languages, for tests/toolchain.py: built once for their sources."""
+"""The drivers of clients in other languages, built once for their sources, and the scenarios' ZooKeeper, for tests/toolchain.py."""
 
 from __future__ import annotations
 
 from testkit.clients.build import Build, BuildError
 from testkit.clients.programs import PROGRAMS
+from testkit.zookeeper_process import has_jars
 from tests.support.tool import Tool, ToolError
 
 
@@ -23,6 +24,19 @@ def _driver(build: Build) -> Tool:
     )
 
 
-TOOLS = tuple(_driver(program.build) for program in PROGRAMS.values() if program.build is not None)
-NAMES = tuple(tool.name for tool in TOOLS)
+def _no_jars() -> None:
+    raise ToolError("they come with PySpark: pip install 'echoless[spark]'")
+
+
+_DRIVERS = [_driver(program.build) for program in PROGRAMS.values() if program.build is not None]
+NAMES = tuple(tool.name for tool in _DRIVERS)
 """The tools that every test with all clients requires."""
+ZOOKEEPER = Tool(
+    name="pyspark-zookeeper",
+    used_by="the scenarios with several brokers",
+    is_present=has_jars,
+    prepare=_no_jars,
+    needs=("java",),
+)
+"""ZooKeeper's jars in PySpark, which `testkit.scenarios` starts."""
+TOOLS = (*_DRIVERS, ZOOKEEPER)

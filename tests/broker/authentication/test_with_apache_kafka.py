@@ -50,7 +50,7 @@ class Both:
 
 @pytest.fixture(scope="module")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
-    require("java", "kafka", "zookeeper")
+    require("kafka")
     server = ZooKeeper(tmp_path_factory.mktemp("zookeeper"))
     server.start()
     yield server

@@ -102,7 +102,7 @@ async def test_lost_answers_cost_blocks_and_never_repeat_an_id(
 @pytest.fixture
 def kafka(zookeeper: ZooKeeper, tmp_path: Path) -> Iterator[tuple[ZooKeeperKafka, str]]:
     """Apache Kafka, and where in ZooKeeper it lives."""
-    require("java", "kafka", "zookeeper")
+    require("kafka")
     hosts = zookeeper.fresh_hosts()
     kafka = ZooKeeperKafka(tmp_path, hosts, KAFKAS_BROKER)
     kafka.start()

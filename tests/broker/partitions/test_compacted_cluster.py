@@ -22,7 +22,6 @@ from tests.cli.command import Command
 from tests.support.cluster import Cluster, PartitionRow
 from tests.support.keyed_writer import UNSURE, KeyedWriter
 from tests.support.raw_client import RawConnection, nested
-from tests.toolchain import require
 
 pytestmark = [pytest.mark.cluster, pytest.mark.crash, pytest.mark.slow, pytest.mark.time_limit(600)]
 
@@ -41,7 +40,6 @@ PATIENCE_S = 120.0
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    require("java", "zookeeper")
     with Cluster(tmp_path, SETTINGS, brokers=4, settings_of={2: LAGGING}) as cluster:
         cluster.start()
         yield cluster

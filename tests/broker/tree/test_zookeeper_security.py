@@ -160,7 +160,6 @@ def start_tls(
     tmp_path_factory: pytest.TempPathFactory, certificates: Certificates
 ) -> Iterator[Callable[[str], TlsZooKeeper]]:
     """Starts servers; the argument says whether they ask the broker for a certificate."""
-    require("java", "zookeeper")
     started: list[TlsZooKeeper] = []
 
     def start(asks: str) -> TlsZooKeeper:

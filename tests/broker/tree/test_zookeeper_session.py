@@ -28,7 +28,6 @@ from broker.tree.zookeeper import ZooKeeperNodeTree
 from tests.support.free_port import free_port
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.zookeeper import TICK_MS, ZooKeeper, ZooKeeperEnsemble
-from tests.toolchain import require
 
 pytestmark = pytest.mark.cluster
 
@@ -89,7 +88,6 @@ async def proxy(zookeeper: ZooKeeper) -> AsyncIterator[TcpProxy]:
 @pytest.fixture
 def own_server(tmp_path: Path) -> Iterator[ZooKeeper]:
     """A server that the test may stop."""
-    require("java", "zookeeper")
     server = ZooKeeper(tmp_path)
     server.start()
     yield server
@@ -459,7 +457,6 @@ async def test_thousands_of_reads_at_once_are_all_answered(
 
 @pytest.fixture
 def ensemble(tmp_path: Path) -> Iterator[ZooKeeperEnsemble]:
-    require("java", "zookeeper")
     ensemble = ZooKeeperEnsemble(tmp_path)
     ensemble.start()
     yield ensemble
