@@ -96,6 +96,12 @@ class _Pass:
         ):  # else there is room for any host
             self._bytes_max = min(self._bytes_max, unsent.room(peer.host))
 
+    def read(self) -> None:
+        """Reads all partitions, which are few."""
+        for topic, wanted_partitions in self._wanted.topics:
+            fetched = [self._read(topic, wanted) for wanted in wanted_partitions]
+            self.topics.append(_new(TopicFetched, (topic, fetched)))
+
     def steps(self) -> Iterator[None]:
         """Reads one partition per step; a topic without partitions is a step, too."""
         for topic, wanted_partitions in self._wanted.topics:
@@ -154,8 +160,13 @@ class _Pass:
     @property
     def is_enough(self) -> bool:
         """Whether the client need not wait for more."""
-        least = min(self._wanted.min_bytes, MIN_BYTES_MAX)
-        return self.size >= least or self.has_error or not self.partitions
+        size = self.size
+        return (
+            size >= self._wanted.min_bytes
+            or size >= MIN_BYTES_MAX
+            or self.has_error
+            or not self.partitions
+        )
 
     def watch(self, wait: LongPoll) -> None:
         """Watches the partitions from now on: nothing has reached them since they were read."""
@@ -222,8 +233,7 @@ def fetch(
     if rows > ROWS_PER_TURN:
         return _wait_for_data(parts, wanted, peer, LongPoll(), None)
     one_pass = _Pass(parts, wanted, peer)
-    for _ in one_pass.steps():
-        pass
+    one_pass.read()
     if one_pass.is_enough or wanted.max_wait_ms <= 0 or parts.stopping.is_set():
         return _taken(parts, one_pass)
     wait = LongPoll()
