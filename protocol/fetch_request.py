@@ -17,7 +17,7 @@ from typing import Final
 
 from protocol.errors import DecodeError
 from protocol.framing import Frame
-from protocol.headers import read_unsigned_varint, skip_tagged_fields
+from protocol.headers import read_unsigned_varint, skip_tagged_fields, write_unsigned_varint
 from protocol.lean_named_tuple import NamedTuple
 from protocol.request_fields import ELEMENTS_MAX, add_elements, compact_size, field_bytes
 
@@ -95,10 +95,26 @@ _FLEXIBLE_HEADS: Final = {
 """To the first byte of the count of topics."""
 _FLEXIBLE_PARTITION: Final = struct.Struct(">iiqi8xi")
 _FLEXIBLE_END: Final = b"\1\1\0"
+_NAME_AND_COUNT_SIZE: Final = _INT16.size + _INT32.size
 _ONE: Final = 2
 """The size of a compact array of one element."""
 _new: Final = tuple.__new__
 """Makes a named tuple of its fields: a call of its class takes three times as long."""
+
+
+def usual_size(version: int, topic: str | uuid.UUID) -> int:
+    """The bytes of a body with one partition of `topic` and nothing unusual; with anything more it has more bytes."""
+    if version < _FLEXIBLE_FROM:
+        head, partition, _, usual_end = _LAYOUTS[version]
+        end_size = len(usual_end) if version >= _SESSIONS_FROM else 0
+        return (
+            head.size + _NAME_AND_COUNT_SIZE + len(str(topic).encode()) + partition.size + end_size
+        )
+    size = _FLEXIBLE_HEADS[version].size + 1 + _FLEXIBLE_PARTITION.size + 2 + len(_FLEXIBLE_END)
+    if version >= _TOPIC_IDS_FROM:
+        return size + _UUID.size
+    name_size = len(str(topic).encode())
+    return size + len(write_unsigned_varint(name_size + 1)) + name_size
 
 
 @lru_cache(maxsize=1024)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 from protocol.api_versions import decode_api_versions_request
-from protocol.fetch_request import decode_fetch_request
 from protocol.init_producer_id import decode_init_producer_id_request
+from protocol.known_fetch import read_fetch_request
 from protocol.metadata_request import decode_metadata_request
 from protocol.offset_commit import decode_offset_commit_request
 from protocol.produce_request import decode_produce_request
@@ -34,7 +34,7 @@ APIS: Final = (
         version_min=4,
         version_max=17,
         flexible_from=12,
-        read_request=decode_fetch_request,
+        read_request=read_fetch_request,
     ),
     Api(key=2, name="list_offsets", version_min=1, version_max=9, flexible_from=6),
     Api(
