@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
+import struct
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import msgpack
 
 from broker.native.failure import SUCCESS
-from protocol.framing import frame_length
 from protocol.native.codec import encode_message
 
 _FIELDS: Final = {"type": "produce", "correlation_id": None}
@@ -22,6 +22,7 @@ _HEAD: Final = bytes((_FIXMAP | _FIELDS_COUNT,)) + encode_message(_FIELDS)[1:-1]
 _MIDDLE: Final = encode_message(SUCCESS)[1:] + encode_message({"base_offset": None})[1:-1]
 """The bytes between it and the base offset."""
 _pack: Final = msgpack.Packer().pack
+_pack_length: Final = struct.Struct(">i").pack
 
 
 class Acknowledged(NamedTuple):
@@ -42,7 +43,7 @@ def encode_acknowledged(correlation_id: int | None, answer: Acknowledged) -> byt
     base_offset, log_append_time, log_start_offset, is_duplicate = answer
     end = _packed_end(log_append_time, log_start_offset, is_duplicate)
     body = b"".join((_HEAD, _pack(correlation_id), _MIDDLE, _pack(base_offset), end))
-    return frame_length(len(body)) + body
+    return _pack_length(len(body)) + body
 
 
 def _end(log_append_time: int, log_start_offset: int, is_duplicate: bool) -> dict[str, Any]:

@@ -11,7 +11,7 @@ Called by `broker/native/exchange.py`. `tests/protocol/native/test_known_produce
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from protocol.framing import Frame
 from protocol.native.fields import Fields
@@ -40,15 +40,6 @@ _SIZES: Final = {
 """The same for the number of bytes that follow."""
 _new: Final = tuple.__new__
 """Makes a named tuple in a third of the time of calling its class."""
-
-
-class KnownProduce(NamedTuple):
-    """A message, and the correlation id of its answer: None if it has none."""
-
-    correlation_id: int | None
-    message: Produce
-
-
 _HEADS: Final[dict[bytes, tuple[str, int, int, int]]] = {}
 """Topic, partition, acks and timeout by the bytes of a message up to its batch, without the correlation id.
 
@@ -56,8 +47,8 @@ The batch is the message's last field. All are forgotten when they are too many.
 """
 
 
-def read_known_produce(frame: Frame) -> KnownProduce | None:
-    """The message, if it begins as one that was noted; None for any other bytes."""
+def read_known_produce(frame: Frame) -> tuple[int | None, Produce] | None:
+    """The correlation id, or None without one, and the message, if it begins as one that was noted; None for any other bytes."""
     if type(frame) is not bytes:  # large
         return None
     position = frame.find(_BATCH, 0, _HEAD_BYTES_MAX)
@@ -78,7 +69,7 @@ def read_known_produce(frame: Frame) -> KnownProduce | None:
     batch = frame[begin:] if len(frame) < _COPIED_MAX else memoryview(frame)[begin:]
     topic, partition, acks, timeout_ms = known
     fields = (topic, partition, acks, timeout_ms, batch, correlation_id or 0, None)
-    return _new(KnownProduce, (correlation_id, _new(Produce, fields)))
+    return correlation_id, _new(Produce, fields)
 
 
 def note_produce(frame: Frame, fields: Fields, message: Produce) -> None:

@@ -118,13 +118,13 @@ def check(frame: bytes) -> bool:
     found = read(frame)
     assert found is not None, frame
     correlation_id, _, message = found
-    assert known.correlation_id == correlation_id
-    assert type(known.correlation_id) is type(correlation_id)
-    batch = known.message.batch
+    assert known[0] == correlation_id
+    assert type(known[0]) is type(correlation_id)
+    batch = known[1].batch
     assert batch is not None
     assert message.batch is not None
     assert bytes(batch) == bytes(message.batch)
-    assert known.message._replace(batch=None) == message._replace(batch=None)
+    assert known[1]._replace(batch=None) == message._replace(batch=None)
     return True
 
 
