@@ -30,6 +30,10 @@ RECORD_FIELDS_MAX: Final = 1000
 PACKED_BYTES_MAX: Final = 16 * 1024
 """Batches of up to this many bytes are copied into their message."""
 
+_NAMES: Final[dict[bytes, str]] = {}
+"""Names that were read before, by their encoding. All are forgotten when they are too many."""
+_NAMES_MAX: Final = 1000
+
 _BINARY_32: Final = struct.Struct(">BI")
 _BINARY_HEADER_SIZES: Final = {0xC4: 2, 0xC5: 3, 0xC6: 5}
 
@@ -43,20 +47,28 @@ def locate_fields(frame: Frame) -> dict[str, memoryview]:
     view = memoryview(frame)
     unpacker = msgpack.Unpacker(max_buffer_size=max(len(frame), 1))
     unpacker.feed(frame)
+    skip, tell = unpacker.skip, unpacker.tell
     fields: dict[str, memoryview] = {}
     try:
         count = unpacker.read_map_header()
         if count > FIELDS_MAX:
             raise DecodeError(f"a message of {count} fields; at most {FIELDS_MAX} are read")
+        end = tell()
         for _ in range(count):
-            name = _read_name(_next_value(unpacker, view))
+            begin = end
+            skip()
+            end = tell()
+            name = _name(frame[begin:end])
             if name in fields:
                 raise DecodeError(f"the field {name} appears twice in a message")
-            fields[name] = _next_value(unpacker, view)
+            begin = end
+            skip()
+            end = tell()
+            fields[name] = view[begin:end]
     except (msgpack.UnpackException, ValueError) as error:
         raise DecodeError("a message is one msgpack map, and nothing else") from error
-    if unpacker.tell() != len(frame):
-        raise DecodeError(f"{len(frame) - unpacker.tell()} bytes follow the message")
+    if end != len(frame):
+        raise DecodeError(f"{len(frame) - end} bytes follow the message")
     return fields
 
 
@@ -133,18 +145,19 @@ def _add_map(packer: Any, out: list[bytes], fields: Mapping[str, Any]) -> None:
             packer.pack(value)
 
 
-def _next_value(unpacker: Any, view: memoryview) -> memoryview:
-    start = unpacker.tell()
-    unpacker.skip()
-    return view[start : unpacker.tell()]
-
-
-def _read_name(encoded: memoryview) -> str:
+def _name(encoded: Frame) -> str:
+    """The name of a field; clients send the same ones all the time."""
     if len(encoded) > NAME_BYTES_MAX:
         raise DecodeError(f"a field name of {len(encoded)} bytes; {NAME_BYTES_MAX} are read")
-    name = decode_value(encoded)
-    if not isinstance(name, str):
-        raise DecodeError("the fields of a message are named by texts")
+    data = bytes(encoded)
+    name = _NAMES.get(data)
+    if name is None:
+        name = decode_value(memoryview(data))
+        if not isinstance(name, str):
+            raise DecodeError("the fields of a message are named by texts")
+        if len(_NAMES) >= _NAMES_MAX:
+            _NAMES.clear()
+        _NAMES[data] = name
     return name
 
 

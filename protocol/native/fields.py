@@ -7,7 +7,6 @@ field, what it takes and what was found.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
 from typing import Any, Final
 
 from protocol.errors import DecodeError, ErrorCode, KafkaError
@@ -15,7 +14,9 @@ from protocol.native.codec import decode_binary, decode_value
 
 VALUE_BYTES_MAX: Final = 65536
 """Limit on one value in bytes, unless its field says otherwise."""
-_NIL: Final = b"\xc0"
+_NIL: Final = 0xC0
+_FIXINT_END: Final = 0x80
+"""Bytes below it are integers that encode themselves."""
 _UUID_SIZE: Final = 16
 
 
@@ -24,17 +25,23 @@ class Fields:
 
     __slots__ = ("_encoded", "_message")
 
-    def __init__(self, message: str, encoded: Mapping[str, memoryview]) -> None:
+    def __init__(self, message: str, encoded: dict[str, memoryview]) -> None:
         """`message` is the message's type, for error messages."""
         self._message = message
         self._encoded = encoded
 
     def __contains__(self, name: str) -> bool:
-        return self._encoded.get(name, _NIL) != _NIL
+        encoded = self._encoded.get(name)
+        return encoded is not None and encoded[0] != _NIL
 
     def size(self, name: str) -> int:
         """Bytes of the encoded value; 0 if it is left out."""
         return len(self._encoded[name]) if name in self else 0
+
+    @property
+    def last(self) -> str | None:
+        """The name of the field that ends the message."""
+        return next(reversed(self._encoded), None)
 
     def places(self, frame_size: int) -> dict[str, int] | None:
         """The position of each value in its frame, in their order; None unless the names are encoded in the shortest way."""
@@ -113,11 +120,13 @@ class Fields:
         return KafkaError(code, f"{self._message}: {text}")
 
     def _value(self, name: str, default: Any, bytes_max: int = VALUE_BYTES_MAX) -> Any:
-        if name not in self:
+        encoded = self._encoded.get(name)
+        if encoded is None or (first := encoded[0]) == _NIL:
             if default is None:
                 raise self._missing(name)
             return default
-        encoded = self._encoded[name]
+        if first < _FIXINT_END:
+            return first
         if len(encoded) > bytes_max:
             raise self.complaint(f"{name} has {len(encoded)} bytes, at most {bytes_max} are taken")
         try:

@@ -74,8 +74,10 @@ def read_known_produce(frame: Frame) -> tuple[int | None, Produce] | None:
 
 def note_produce(frame: Frame, fields: Fields, message: Produce) -> None:
     """Remembers how a message begins that was read, if its batch ends it."""
+    if type(frame) is not bytes or fields.last != "batch":
+        return
     places = fields.places(len(frame))
-    if type(frame) is not bytes or places is None or next(reversed(places)) != "batch":
+    if places is None:
         return
     position = frame.find(_BATCH, 0, _HEAD_BYTES_MAX) + len(_BATCH)
     try:

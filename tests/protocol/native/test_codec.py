@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.errors import DecodeError
+from protocol.native import codec
 from protocol.native.codec import (
     ENTRIES_MAX,
     FIELDS_MAX,
+    NAME_BYTES_MAX,
     PACKED_BYTES_MAX,
     decode_binary,
     decode_value,
@@ -105,6 +107,37 @@ def test_what_is_no_map_of_named_fields_is_refused(frame):
     """Other types, names that are no text, a name twice, lengths that lie."""
     with pytest.raises(DecodeError):
         locate_fields(frame)
+
+
+@given(names=st.lists(st.text(max_size=40), min_size=1, max_size=4, unique=True), data=st.data())
+def test_names_are_read_alike_each_time(names, data):
+    """Whether or not a name was read before, and however it is encoded; so are those that are refused."""
+    frame, sizes = bytes((0x80 | len(names),)), []
+    for name in names:
+        text = name.encode()
+        long = b"\xd9" + bytes((len(text),)) + text
+        encoded = data.draw(st.sampled_from([msgpack.packb(name), long]))
+        sizes.append(len(encoded))
+        frame += encoded + b"\xc0"
+    is_read = all(size <= NAME_BYTES_MAX for size in sizes)
+    for _ in range(2):
+        if is_read:
+            assert list(locate_fields(frame)) == names
+        else:
+            with pytest.raises(DecodeError, match="field name"):
+                locate_fields(frame)
+
+
+def test_names_that_are_kept_are_bounded(monkeypatch):
+    """A client that makes up names takes no memory."""
+    monkeypatch.setattr(codec, "_NAMES", {})
+    for number in range(codec._NAMES_MAX + 5):
+        assert list(locate_fields(msgpack.packb({str(number): 0}))) == [str(number)]
+    assert len(codec._NAMES) == 5
+    for frame in (b"\x81\x01\x02", b"\x81\xa1\xff\x01"):
+        for _ in range(2):
+            with pytest.raises(DecodeError):
+                locate_fields(frame)
 
 
 def test_deep_nesting_is_refused():
