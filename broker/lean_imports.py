@@ -44,7 +44,7 @@ def loop_factory(*, speaks_tls: bool) -> Callable[[], AbstractEventLoop]:
 
 
 def _rarely_used() -> Mapping[str, ModuleType]:
-    """Modules that asyncio, logging and uvloop import, and use next to nothing of."""
+    """Stand-ins for what asyncio, logging and uvloop import, and take next to nothing of."""
     names = ("asyncio.sslproto", "textwrap", "tokenize")
     later: dict[str, ModuleType] = {name: _Later(name) for name in names}
     return later | {"inspect": _Inspect("inspect"), "subprocess": _Subprocess("subprocess")}

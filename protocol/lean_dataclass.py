@@ -28,15 +28,20 @@ _NO_METADATA: Final[Mapping[str, Any]] = {}
 
 
 class _Field(NamedTuple):
-    """One field. Its name and type are known once its class is."""
+    """One field."""
 
     default: Any = _MISSING
     default_factory: Any = _MISSING
     repr: bool = True
     metadata: Mapping[str, Any] = _NO_METADATA
+    # From here on, what is known once its class is.
     name: str = ""
     type: Any = None
     kw_only: bool = False
+
+
+_DECLARED: Final = 4
+"""How many of them `field` says."""
 
 
 def _field(
@@ -46,7 +51,7 @@ def _field(
     repr: bool = True,  # noqa: A002 - the name that the standard library gave it
     metadata: Mapping[str, Any] = _NO_METADATA,
 ) -> _Field:
-    """Assigned in a class body to a field that needs more than a default."""
+    """Declares a field that needs more than a default."""
     return _Field(default, default_factory, repr, metadata)
 
 
@@ -76,7 +81,7 @@ def _dataclass(
             "__match_args__": tuple(one.name for one in fields if not one.kw_only),
             **_methods_of_values(fields, frozen=frozen, eq=eq),
             "__init__": _init(undeclared.__qualname__, fields),
-            "__repr__": _repr(fields),
+            "__repr__": _repr,
             **_without_defaults(undeclared, fields),
             "__qualname__": undeclared.__qualname__,
             "__slots__": tuple(one.name for one in own if one.name not in inherited),
@@ -95,12 +100,12 @@ def _own_fields(undeclared: type[Any], *, kw_only: bool) -> list[_Field]:
         value = members.get(name, _MISSING)
         assert type(value).__module__ != "dataclasses", "take `field` from this module"
         one = value if type(value) is _Field else _Field(value)
-        found.append(one._replace(name=name, type=kind, kw_only=kw_only))
+        found.append(_Field(*one[:_DECLARED], name, kind, kw_only))
     return found
 
 
 def _without_defaults(undeclared: type[Any], fields: Sequence[_Field]) -> dict[str, Any]:
-    """Returns what the body of the class defines, but for the fields, which become slots."""
+    """The members of the class, but for the fields, which become slots."""
     names = {one.name for one in fields} | {"__dict__", "__weakref__"}
     return {name: value for name, value in vars(undeclared).items() if name not in names}
 
@@ -159,15 +164,11 @@ def _init(title: str, fields: Sequence[_Field]) -> Callable[..., None]:
     return init
 
 
-def _repr(fields: Sequence[_Field]) -> Callable[[object], str]:
-    names = [field.name for field in fields if field.repr]
-
-    @recursive_repr()
-    def show(self: object) -> str:
-        shown = ", ".join([f"{name}={getattr(self, name)!r}" for name in names])
-        return f"{type(self).__qualname__}({shown})"
-
-    return show
+@recursive_repr()
+def _repr(self: object) -> str:
+    names = [one.name for one in _fields(self) if one.repr]
+    shown = ", ".join([f"{name}={getattr(self, name)!r}" for name in names])
+    return f"{type(self).__qualname__}({shown})"
 
 
 def _methods_of_values(fields: Sequence[_Field], *, frozen: bool, eq: bool) -> dict[str, Any]:

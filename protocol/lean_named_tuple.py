@@ -67,7 +67,7 @@ def _new_code(fields: Sequence[str]) -> CodeType:
 
 
 def _getters_of(fields: Sequence[str]) -> dict[str, Any]:
-    """Returns readers of fields by position, which all classes share."""
+    """The descriptors that read the fields: they know only positions, so all classes share them."""
     for position in range(len(_getters), len(fields)):
         _getters.append(_tuplegetter(position, f"Alias for field number {position}"))
     return dict(zip(fields, _getters, strict=False))
