@@ -31,7 +31,7 @@ from broker.doubt import StateInDoubtError
 from broker.limited_log import LimitedLog
 from broker.metrics import LATENCY_BOUNDS_S, Latencies, Metrics
 from broker.network.client_host import client_host
-from broker.network.loop_turn import LOOP_TURN, NOTABLE_S, TURN_S, Reads
+from broker.network.loop_turn import LOOP_TURN, NOTABLE_S, Reads
 from broker.network.memory_budget import MemoryBudget, Reservation
 from broker.network.pieces import Pieces
 from broker.network.promise import Promise
@@ -430,7 +430,7 @@ class Connection(asyncio.BufferedProtocol):
         """Processes frames from `now` on, by the clock of the process."""
         self._is_pumping = True
         began_at = taken_at = now
-        turn_ends_at = LOOP_TURN.ends_at(now) if LOOP_TURN.used_s else now + TURN_S
+        turn_ends_at = LOOP_TURN.ends_at(now)
         latencies, receiver, frames = self._latencies, self._receiver, self._frames
         try:
             while not (self._holds or self._slots or self._waiting) or self._may_read():

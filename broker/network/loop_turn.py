@@ -47,7 +47,7 @@ class LoopTurn:
 
     def ends_at(self, now_s: float) -> float:
         """When a request that begins now has to yield; its first step may take it beyond that."""
-        return now_s if self.is_crowded else now_s + TURN_S
+        return now_s if self.used_s and self.is_crowded else now_s + TURN_S
 
     def count(self, taken_s: float) -> None:
         """Counts what a request has taken; the next turn of the loop begins with nothing."""
