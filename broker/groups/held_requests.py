@@ -1,6 +1,6 @@
 """Requests that arrive while a shard loads its groups, and their turns once that has ended.
 
-Processed in one step of the event loop, a thousand commits would hold it for 20 ms. So they take turns, and what arrives
+Processed in one step of the event loop, a thousand commits would hold it for 32 ms. So they take turns, and what arrives
 meanwhile goes behind them: overtaken by a later commit, one would take back what that stored.
 
 Invariant: requests are processed in the order in which they came.
