@@ -46,6 +46,7 @@ from protocol.native.admin_read import AdminRead
 from protocol.native.codec import locate_fields
 from protocol.native.fields import Fields
 from protocol.native.known_produce import note_produce, read_known_produce
+from protocol.native.usual_replica_fetch import READ_AT_ONCE_BYTES, read_usual_replica_fetch
 
 if TYPE_CHECKING:
     from broker.services import Services
@@ -75,10 +76,9 @@ KAFKA_NAMES: Final = {"create_topic": "create_topics"}
 _UNREADABLE: Final = "error"
 """The type of an answer to something that is not a message, or whose type is unknown."""
 _PRODUCE: Final = "produce"
-_MANY_ROWS: Final = frozenset({"replica_fetch"})
+_REPLICA_FETCH: Final = "replica_fetch"
+_MANY_ROWS: Final = frozenset({_REPLICA_FETCH})
 """Messages that may have thousands of rows; the fields of all others are small, or records."""
-READ_AT_ONCE_BYTES: Final = 32 * 1024
-"""How large such a message may be to be read on the event loop: about 400 partitions, two milliseconds."""
 _INT64_MIN: Final = -(2**63)
 _UINT64_MAX: Final = 2**64 - 1
 
@@ -89,7 +89,7 @@ class Exchange:
     def __init__(self, services: Services) -> None:
         self._services = services
         replica_fetch = (replication.ReplicaFetch.read, ReplicaFetches().handle)
-        self.handlers: Handlers = {**HANDLERS, "replica_fetch": replica_fetch}
+        self.handlers: Handlers = {**HANDLERS, _REPLICA_FETCH: replica_fetch}
         self._counters = {name: f"native_{name}" for name in self.handlers}
 
     def answer(self, frame: Frame, peer: Peer) -> Dispatched:
@@ -120,6 +120,12 @@ class Exchange:
 
     def _read(self, frame: Frame, head: dict[str, Any], peer: Peer) -> Any:
         """The message; or its fields, if it has so many rows that they are read in a thread."""
+        usual = read_usual_replica_fetch(frame)
+        if usual is not None:
+            head["type"] = _REPLICA_FETCH
+            head["correlation_id"], message = usual
+            self._enter(_REPLICA_FETCH, peer)
+            return message
         fields = read_head(frame, head, self.handlers)
         name = head["type"]
         self._enter(name, peer)

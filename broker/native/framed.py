@@ -12,9 +12,10 @@ from broker.network.request import NoResponse
 from protocol.errors import KafkaError
 from protocol.framing import frame_length
 from protocol.native.codec import encode_message, encode_message_in_buffers
+from protocol.native.usual_replica_fetch import ReplicaFetchAnswer
 
-AnswerFields = Mapping[str, Any] | Acknowledged | NoResponse
-_WITH_BATCHES: Final = frozenset({"fetch", "replica_fetch"})
+AnswerFields = Mapping[str, Any] | Acknowledged | ReplicaFetchAnswer | NoResponse
+_WITH_BATCHES: Final = frozenset({"fetch"})
 """Messages whose answers carry batches as they are stored."""
 
 
@@ -37,6 +38,9 @@ def framed(head: Mapping[str, Any], answer: AnswerFields) -> Buffers | None:
         return None
     if isinstance(answer, Acknowledged):
         return (encode_acknowledged(head["correlation_id"], answer),)
+    if isinstance(answer, ReplicaFetchAnswer):
+        packed = answer.packed(head["correlation_id"])
+        return (frame_length(sum(map(len, packed))), *packed)
     fields = {**head, **SUCCESS, **answer}
     if head["type"] in _WITH_BATCHES:
         buffers = encode_message_in_buffers(fields)

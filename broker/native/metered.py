@@ -18,13 +18,14 @@ from broker.records.produce import ACKS_NONE
 from protocol.errors import KafkaError
 from protocol.lean_named_tuple import NamedTuple
 from protocol.native.messages import Fetch, Produce
+from protocol.native.usual_replica_fetch import ReplicaFetchAnswer
 
 if TYPE_CHECKING:
     from broker.quotas.quotas import Meters, Quotas
     from broker.quotas.rate import TokenBucket
     from broker.services import Services
 
-Answer = Mapping[str, Any] | Acknowledged | NoResponse
+Answer = Mapping[str, Any] | Acknowledged | ReplicaFetchAnswer | NoResponse
 NOT_COUNTED: Final = frozenset(
     {"hello", "sasl", "replica_fetch", "replica_snapshot", "await_topic", "admin_read"}
 )
@@ -91,7 +92,7 @@ class _Use(NamedTuple):
 
     def counted(self, answer: Answer) -> Answer:
         """The answer as it leaves; what a fetch took is counted."""
-        if isinstance(answer, NoResponse):
+        if isinstance(answer, NoResponse | ReplicaFetchAnswer):
             return answer
         if self.is_fetch and self.meters.fetched is not None and isinstance(answer, Mapping):
             self.meters.fetched.record(_fetched_bytes(answer), self.quotas.clock())

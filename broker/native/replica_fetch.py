@@ -4,6 +4,9 @@ Answers at once when `min_bytes` are available, when a partition has an error or
 `max_wait_ms` is 0; otherwise waits for appends, at most that long. Reading a partition also tells it
 how far the follower has come, so every partition is read, even if no bytes are left to send.
 
+The usual wait is over with the first append, and holds a promise instead of a task: what is read when the answer is
+taken, at the end of that step of the loop, holds all that was appended in it.
+
 `bytes_max` goes to the partitions in turn: a fetch begins with the first one that came up short in the
 previous fetch, so that a busy partition never starves the others. The answer keeps the order of the
 message.
@@ -13,208 +16,161 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import uuid
-from collections.abc import Awaitable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
+from broker.native.replica_pass import ReplicaPass, Turn, turn_of
+from broker.network.promise import Promise
 from broker.network.request import Peer
-from broker.network.turns import ROWS_PER_TURN, in_thread, work_in_turns
-from broker.partitions.long_poll import LongPoll
+from broker.network.turns import ROWS_PER_TURN, work_in_turns
 from broker.partitions.partition import Partition
-from broker.replication.leader import fetch_as_replica
-from protocol.errors import ErrorCode, KafkaError
-from protocol.native.replication import (
-    ReplicaFetch,
-    ReplicaFetched,
-    ReplicaWanted,
-    to_replica_fetch_answer,
-)
-from storage.file_system import StorageError
+from broker.records.deadlines import Deadlines
+from protocol.native.replication import ReplicaFetch
+from protocol.native.usual_replica_fetch import ReplicaFetchAnswer
 
 if TYPE_CHECKING:
     from broker.services import Services
 
-BYTES_MAX: Final = 8 * 1024 * 1024
-"""Bytes of batches in one answer, whatever the follower asks for; the same as for consumers."""
 
-_Turn = tuple[uuid.UUID, int]
+class _Wait(Promise):
+    """A fetch that the next append answers, or the next change of a role, or its deadline."""
 
+    __slots__ = ("_deadlines", "_read", "_tick", "_watched")
 
-@dataclass(slots=True)
-class _Read:
-    """One pass over the partitions of the message."""
+    waits_for_others = True
 
-    fetched: list[ReplicaFetched]
-    left: int
-    """Bytes of batches that may still be read."""
-    size: int = 0
-    """Bytes of batches read."""
-    has_news: bool = False
-    """Whether there is an error or a divergence that the follower should learn of at once."""
-    partitions: list[Partition] = field(default_factory=list)
-    """The partitions whose next append may complete the answer."""
-    short: _Turn | None = None
-    """The first partition for whose batches there was no room."""
+    def __init__(
+        self,
+        read: Callable[[], ReplicaFetchAnswer],
+        watched: Collection[Partition],
+        deadlines: Deadlines,
+        seconds: float,
+    ) -> None:
+        """Begins to wait in this step: no append can come before. `read` makes the answer."""
+        super().__init__()
+        self._read = read
+        self._watched = watched
+        self._deadlines = deadlines
+        self._tick = deadlines.add(self, seconds)
+        for partition in watched:
+            partition.waiters.append.add(self)
 
-    @classmethod
-    def of(cls, message: ReplicaFetch) -> _Read:
-        """A pass that has not begun."""
-        count, left = len(message.partitions), min(message.bytes_max, BYTES_MAX)
-        return cls([ReplicaFetched(ErrorCode.NONE)] * count, left)
+    def done(self) -> bool:
+        return self.is_ready
+
+    def set_result(self, _: None) -> None:
+        """Notes that there is something new."""
+        self._deadlines.discard(self, self._tick)
+        self.expire()
+
+    def expire(self) -> None:
+        """Ends the wait: the answer is what there is."""
+        self._forget()
+        self._become_ready()
+
+    def abandon(self) -> None:
+        """Ends the wait: the follower is gone. Does nothing once the answer is ready."""
+        if not self.is_ready:
+            self._deadlines.discard(self, self._tick)
+            self._forget()
+
+    def _forget(self) -> None:
+        for partition in self._watched:
+            partition.waiters.append.remove(self)
+
+    def _result(self) -> ReplicaFetchAnswer:
+        return self._read()
 
 
 class ReplicaFetches:
     """Answers the fetches of all followers."""
 
     def __init__(self) -> None:
-        self._turns: dict[int, _Turn] = {}
+        self._turns: dict[int, Turn] = {}
         """Broker id of a follower -> the partition to read first in its next fetch."""
+        self._deadlines = Deadlines()
 
     def handle(
         self, message: ReplicaFetch, _peer: Peer, services: Services
-    ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
+    ) -> ReplicaFetchAnswer | Awaitable[ReplicaFetchAnswer]:
         """The available batches, at once or after a wait."""
         if len(message.partitions) > ROWS_PER_TURN:
             return self._answer_in_turns(services, message)
         read = self._read(services, message)
-        if _is_enough(message, read) or message.max_wait_ms == 0 or services.stopping.is_set():
-            return to_replica_fetch_answer(read.fetched)
-        wait = LongPoll()
-        _watch(read.partitions, wait)  # in this step: no append can come before
-        return self._wait_for_appends(services, message, wait, read.partitions)
+        if read.is_enough or message.max_wait_ms == 0 or services.stopping.is_set():
+            return ReplicaFetchAnswer(read.fetched)
+        if message.min_bytes > 1:  # an append may not be enough
+            return self._answer_in_turns(services, message)
+        watched = read.partitions
+        answer = partial(self._answer, services, message, watched)
+        return _Wait(answer, watched.values(), self._deadlines, message.max_wait_ms / 1000)
 
-    async def _wait_for_appends(
-        self,
-        services: Services,
-        message: ReplicaFetch,
-        wait: LongPoll,
-        watched: Sequence[Partition],
-    ) -> dict[str, Any]:
-        wait.end_after(message.max_wait_ms / 1000)
-        try:
-            while True:
-                await wait.arrived
-                _forget(watched, wait)
-                read = self._read(services, message)
-                if _is_enough(message, read) or wait.is_over or services.stopping.is_set():
-                    return to_replica_fetch_answer(read.fetched)
-                wait.renew()
-                watched = read.partitions
-                _watch(watched, wait)
-                del read  # holds batches: a wait must not keep them in memory
-        finally:
-            _forget(watched, wait)
-            wait.cancel()
+    def _answer(
+        self, services: Services, message: ReplicaFetch, watched: Mapping[int, Partition]
+    ) -> ReplicaFetchAnswer:
+        """Answers with what is there now in partitions that had nothing when the wait began."""
+        read = ReplicaPass(message)
+        for index in self._order(message):
+            read.read_further(index, watched[index], services)
+        self._note_short(message, read)
+        return ReplicaFetchAnswer(read.fetched)
 
-    async def _answer_in_turns(self, services: Services, message: ReplicaFetch) -> dict[str, Any]:
-        """Answers for thousands of partitions, with other requests in between.
+    async def _answer_in_turns(
+        self, services: Services, message: ReplicaFetch
+    ) -> ReplicaFetchAnswer:
+        """Answers for thousands of partitions, with other requests in between, or after several appends.
 
         Appends may come between the turns, so a pass that ends in a wait is watched from its beginning: by
         the waiters of the partitions that the pass before it has found.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + message.max_wait_ms / 1000
-        watched: Sequence[Partition] = ()
+        watched: Collection[Partition] = ()
         while True:
             with _next_append(watched) as arrived:
-                read = _Read.of(message)
+                read = ReplicaPass(message)
                 await work_in_turns(self._steps(services, message, read))
                 timeout_s = deadline - loop.time()
-                if _is_enough(message, read) or timeout_s <= 0 or services.stopping.is_set():
-                    return await in_thread(partial(to_replica_fetch_answer, read.fetched))
-                was_watched, watched = bool(watched), read.partitions
+                if read.is_enough or timeout_s <= 0 or services.stopping.is_set():
+                    return ReplicaFetchAnswer(read.fetched)
+                was_watched, watched = bool(watched), read.partitions.values()
                 del read  # holds batches: a wait must not keep them in memory
                 if was_watched:
                     await asyncio.wait((arrived,), timeout=timeout_s)
 
-    def _read(self, services: Services, message: ReplicaFetch) -> _Read:
-        read = _Read.of(message)
-        for _ in self._steps(services, message, read):
-            pass
+    def _read(self, services: Services, message: ReplicaFetch) -> ReplicaPass:
+        read = ReplicaPass(message)
+        for index in self._order(message):
+            read.read(index, services)
+        self._note_short(message, read)
         return read
 
-    def _steps(self, services: Services, message: ReplicaFetch, read: _Read) -> Iterator[None]:
+    def _steps(
+        self, services: Services, message: ReplicaFetch, read: ReplicaPass
+    ) -> Iterator[None]:
         """Makes the pass, a partition a step."""
         for index in self._order(message):
-            wanted = message.partitions[index]
-            one, partition = _read_partition(services, message, wanted, read.left)
-            if len(one.batches) > read.left and read.size:  # only the first batch may exceed it
-                one, read.left = one._replace(batches=b""), 0
-            read.size += len(one.batches)
-            read.left = max(read.left - len(one.batches), 0)
-            read.fetched[index] = one
-            read.has_news |= _is_news(one)
-            if partition is not None:
-                read.partitions.append(partition)
-                if read.short is None and not one.batches and _has_batches(partition, wanted, one):
-                    read.short = _turn(wanted)
+            read.read(index, services)
             yield
+        self._note_short(message, read)
+
+    def _note_short(self, message: ReplicaFetch, read: ReplicaPass) -> None:
         if read.short is not None:
             self._turns[message.broker_id] = read.short
 
     def _order(self, message: ReplicaFetch) -> Sequence[int]:
         """Indexes of the partitions in reading order: from the one whose turn it is, wrapping around."""
         count = len(message.partitions)
-        turn = self._turns.get(message.broker_id)
+        turn = self._turns.get(message.broker_id) if count > 1 else None
         for index, wanted in enumerate(message.partitions if turn else ()):
-            if _turn(wanted) == turn:
+            if turn_of(wanted) == turn:
                 return [*range(index, count), *range(index)]
         return range(count)
 
 
-def _turn(wanted: ReplicaWanted) -> _Turn:
-    return wanted.topic_id, wanted.partition
-
-
-def _is_news(fetched: ReplicaFetched) -> bool:
-    return fetched.error is not ErrorCode.NONE or fetched.diverging is not None
-
-
-def _has_batches(partition: Partition, wanted: ReplicaWanted, fetched: ReplicaFetched) -> bool:
-    return fetched.diverging is None and wanted.offset < partition.log.log_end_offset
-
-
-def _is_enough(message: ReplicaFetch, read: _Read) -> bool:
-    return read.size >= message.min_bytes or read.has_news or not read.partitions
-
-
-def _read_partition(
-    services: Services, message: ReplicaFetch, wanted: ReplicaWanted, bytes_max: int
-) -> tuple[ReplicaFetched, Partition | None]:
-    """One partition's answer, and the partition itself unless the answer is an error."""
-    try:
-        partition = services.partitions.find(wanted.topic_id, wanted.partition)
-        read = fetch_as_replica(
-            partition,
-            message.broker_id,
-            message.broker_epoch,
-            wanted.leader_epoch,
-            wanted.offset,
-            wanted.last_epoch,
-            bytes_max,
-        )
-    except KafkaError as error:
-        return ReplicaFetched(error.code), None
-    except StorageError as error:
-        services.fail_storage(error)
-        return ReplicaFetched(ErrorCode.KAFKA_STORAGE_ERROR), None
-    return ReplicaFetched(ErrorCode.NONE, *read), partition
-
-
-def _watch(partitions: Sequence[Partition], wait: LongPoll) -> None:
-    for partition in partitions:
-        partition.waiters.append.add(wait.arrived)
-
-
-def _forget(partitions: Sequence[Partition], wait: LongPoll) -> None:
-    for partition in partitions:
-        partition.waiters.append.remove(wait.arrived)
-
-
 @contextlib.contextmanager
-def _next_append(partitions: Sequence[Partition]) -> Iterator[asyncio.Future[None]]:
+def _next_append(partitions: Collection[Partition]) -> Iterator[asyncio.Future[None]]:
     """A future that is done when a log grows, or a role changes, within the block."""
     arrived = asyncio.get_running_loop().create_future()
     for partition in partitions:

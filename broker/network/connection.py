@@ -229,6 +229,7 @@ class Connection(asyncio.BufferedProtocol):
         for slot in self._promised:
             assert slot.promise is not None
             slot.promise.abandon()
+            self._give_back(slot)
         self._promised.clear()
         self._note_all_kept()
         if self._ending is not None:
@@ -530,7 +531,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take_over(self, dispatched: Dispatched, frame: Frame, taken_at: float) -> bool:
         """Writes the answer in its turn; returns whether the request is over: it is written, or none is due."""
-        if isinstance(dispatched, tuple | Sequence):  # a tuple nearly always
+        if isinstance(dispatched, Promise):
+            self._answer_when_kept(dispatched, len(frame), self._new_slot(frame, taken_at))
+        elif type(dispatched) is tuple or isinstance(dispatched, Sequence):
             self._release()
             if not self._slots:
                 self._write(dispatched)
@@ -539,8 +542,6 @@ class Connection(asyncio.BufferedProtocol):
         elif dispatched is None:
             self._release()
             return True
-        elif isinstance(dispatched, Promise):
-            self._answer_when_kept(dispatched, self._new_slot(frame, taken_at))
         else:
             is_request = not isinstance(dispatched, OfNoApi)
             slot = self._new_slot(frame, taken_at, is_request=is_request)
@@ -558,14 +559,19 @@ class Connection(asyncio.BufferedProtocol):
         slot.buffers, slot.ready = buffers, True
         self._count_unsent(_size(buffers))
 
-    def _answer_when_kept(self, promise: Promise, slot: _Slot) -> None:
+    def _answer_when_kept(self, promise: Promise, size: int, slot: _Slot) -> None:
         if self._reservation is not None:
             self._release()
+        elif promise.waits_for_others:
+            slot.waiting = size
+            self._count_waiting(size)
         slot.promise = promise
         self._promised.add(slot)
         promise.watch(partial(self._note_kept, slot))
 
     def _note_kept(self, slot: _Slot) -> None:
+        if slot.waiting:
+            self._give_back(slot)
         if not self._kept:
             asyncio.get_running_loop().call_soon(self._take_kept)
         self._kept.append(slot)

@@ -4,7 +4,8 @@ A produce request that waits for a flush or for replicas holds a promise and not
 timer of its own. Each layer that the answer passes on its way to the client adds its step with `then`; the
 connection watches the promise, and takes the answer when it is ready.
 
-Its request's bytes are no longer needed: their memory is released to other requests at once.
+Its request's bytes are no longer needed: their memory is released to other requests at once. Where a request waits
+for something else than this broker's own work, it may wait for long, and counts among those that wait.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ class Promise:
     """
 
     __slots__ = ("_on_ready", "_steps", "is_ready")
+
+    waits_for_others = False
+    """Whether it waits for others than this broker, for a producer's records for instance."""
 
     def __init__(self) -> None:
         self.is_ready = False

@@ -82,28 +82,37 @@ class OffsetWaiters:
                 waiter.exception()  # looked at, in case the client that waits is gone meanwhile
 
 
-class EventWaiters(dict["asyncio.Future[None]", None]):
-    """Futures that the next event resolves, in order of arrival. Belongs to one event loop.
+class EventWaiter(Protocol):
+    """Waits for the next event: a future, or a fetch, which is lighter."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, result: Any, /) -> None:
+        """Called in the middle of the event, an append for instance: it may only take note."""
+
+
+class EventWaiters(dict[EventWaiter, None]):
+    """Waiters that the next event resolves, in order of arrival. Belongs to one event loop.
 
     A dictionary as an ordered set: an append finds out at no cost that no one waits for it.
     """
 
     __slots__ = ()
 
-    def add(self, future: asyncio.Future[None]) -> None:
-        """Resolves `future` at the next event; `remove` it when it is no longer needed."""
-        self[future] = None
+    def add(self, waiter: EventWaiter) -> None:
+        """Resolves `waiter` at the next event; `remove` it when it is no longer needed."""
+        self[waiter] = None
 
-    def remove(self, future: asyncio.Future[None]) -> None:
-        self.pop(future, None)
+    def remove(self, waiter: EventWaiter) -> None:
+        self.pop(waiter, None)
 
     def wake(self) -> None:
-        """Resolves every future: there is something new to look at."""
-        futures = list(self)
+        """Resolves every waiter: there is something new to look at."""
+        waiters = list(self)
         self.clear()
-        for future in futures:
-            if not future.done():
-                future.set_result(None)
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
 
 class Waiters:

@@ -27,8 +27,8 @@ WAIT_MS_MAX: Final = 60_000
 PARTITIONS_BYTES_MAX: Final = 4 * 1024 * 1024
 """Limit on the encoded partitions of one replica_fetch, besides `codec.ENTRIES_MAX` entries."""
 
-_INT32_MAX: Final = 2**31 - 1
-_INT64_MIN: Final = -(2**63)
+INT32_MAX: Final = 2**31 - 1
+INT64_MIN: Final = -(2**63)
 _ERROR_CODE_MAX: Final = 2**15 - 1
 
 
@@ -52,10 +52,10 @@ class ReplicaWanted(NamedTuple):
         return cls(
             fields.text("topic"),
             fields.topic_id("topic_id"),
-            fields.integer("partition", most=_INT32_MAX),
-            fields.integer("leader_epoch", most=_INT32_MAX),
+            fields.integer("partition", most=INT32_MAX),
+            fields.integer("leader_epoch", most=INT32_MAX),
             fields.integer("offset"),
-            fields.integer("last_epoch", -1, _INT32_MAX),
+            fields.integer("last_epoch", -1, INT32_MAX),
         )
 
     def to_entry(self) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class ReplicaFetch:
             raise fields.complaint(str(error)) from error
         return cls(
             broker_id=fields.integer("broker_id", least=0),
-            broker_epoch=fields.integer("broker_epoch", least=_INT64_MIN, most=INT64_MAX),
+            broker_epoch=fields.integer("broker_epoch", least=INT64_MIN, most=INT64_MAX),
             max_wait_ms=fields.integer("max_wait_ms", 500, least=0, most=WAIT_MS_MAX),
             min_bytes=fields.integer("min_bytes", 1, least=0),
             bytes_max=fields.integer("bytes_max", 10 * 1024 * 1024, least=1),

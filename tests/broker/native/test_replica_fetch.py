@@ -13,21 +13,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.native.replica_fetch import ReplicaFetches
+from broker.network.promise import Promise
 from broker.network.request import Peer
 from broker.network.turns import ROWS_PER_TURN
 from broker.partitions.waiters import Waiters
 from broker.replication.leader import ReplicaRead
 from protocol.errors import ErrorCode, KafkaError
+from protocol.native.codec import decode_message
 from protocol.native.replication import (
     ReplicaFetch,
     ReplicaFetched,
     ReplicaWanted,
     read_replica_fetch_answer,
 )
+from protocol.native.usual_replica_fetch import ReplicaFetchAnswer
 from storage.file_system import StorageError
 
 TOPIC_ID = uuid.UUID(int=9)
-SUCCESS = {"error": {"code": 0, "name": "NONE", "message": "", "retriable": False}}
 LONG_MS = 30_000
 PEER = Peer(1, "127.0.0.1:1")
 
@@ -37,8 +39,12 @@ def _partitions_that_answer() -> Iterator[None]:
     """Has the partitions of these tests answer for themselves."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "broker.native.replica_fetch.fetch_as_replica",
+            "broker.native.replica_pass.fetch_as_replica",
             lambda partition, *asked: partition.fetch_as_replica(*asked),
+        )
+        patch.setattr(
+            "broker.native.replica_pass.read_further",
+            lambda partition, _, offset, bytes_max: partition.read(offset, bytes_max),
         )
         yield
 
@@ -67,6 +73,9 @@ class FakePartition:
     def fetch_as_replica(self, *asked: int) -> ReplicaRead:
         *_, offset, _, bytes_max = asked
         self.fetches.append(asked)
+        return self.read(offset, bytes_max)
+
+    def read(self, offset: int, bytes_max: int) -> ReplicaRead:
         if self.error is not None:
             raise self.error
         data = b""
@@ -117,25 +126,40 @@ class Leader:
         **changes: Any,
     ) -> list[ReplicaFetched] | Awaitable[list[ReplicaFetched]]:
         """The answer, or an awaitable of it. `order`: the order of the partitions in the message."""
+        message = self.message(offsets, order=order, **changes)
+        outcome = self.handle(message)
+        if isinstance(outcome, ReplicaFetchAnswer):
+            return _read(outcome, message.partitions)
+        return _read_later(outcome, message.partitions)
+
+    def message(
+        self,
+        offsets: Sequence[int] = (0, 0),
+        *,
+        order: Sequence[int] | None = None,
+        **changes: Any,
+    ) -> ReplicaFetch:
         order = range(len(offsets)) if order is None else order
         wanted = [ReplicaWanted("t", TOPIC_ID, index, 4, offsets[index], 3) for index in order]
         fields = {"max_wait_ms": 0, "min_bytes": 1, "bytes_max": 1000, **changes}
-        message = ReplicaFetch(broker_id=2, broker_epoch=7, partitions=wanted, **fields)
-        outcome = self.fetches.handle(message, PEER, self.services)  # type: ignore[arg-type]
-        if isinstance(outcome, dict):
-            return _read(outcome, wanted)
-        return _read_later(outcome, wanted)
+        return ReplicaFetch(broker_id=2, broker_epoch=7, partitions=wanted, **fields)
+
+    def handle(self, message: ReplicaFetch) -> ReplicaFetchAnswer | Awaitable[ReplicaFetchAnswer]:
+        """The outcome as the handler returns it."""
+        return self.fetches.handle(message, PEER, self.services)  # type: ignore[arg-type]
 
     @property
     def waiting(self) -> list[int]:
         return [len(partition.waiters.append) for partition in self.partitions]
 
 
-def _read(answer: Any, wanted: list[ReplicaWanted]) -> list[ReplicaFetched]:
-    return read_replica_fetch_answer({**SUCCESS, **answer}, wanted)
+def _read(answer: ReplicaFetchAnswer, wanted: Sequence[ReplicaWanted]) -> list[ReplicaFetched]:
+    return read_replica_fetch_answer(decode_message(b"".join(answer.packed(1))), wanted)
 
 
-async def _read_later(answer: Awaitable[Any], wanted: list[ReplicaWanted]) -> list[ReplicaFetched]:
+async def _read_later(
+    answer: Awaitable[ReplicaFetchAnswer], wanted: Sequence[ReplicaWanted]
+) -> list[ReplicaFetched]:
     return _read(await answer, wanted)
 
 
@@ -206,6 +230,19 @@ def test_a_broken_disk_takes_the_directory_offline() -> None:
     fetched = leader.fetch(max_wait_ms=LONG_MS)
     assert fetched[0] == ReplicaFetched(ErrorCode.KAFKA_STORAGE_ERROR)  # type: ignore[index]
     assert leader.services.failures == [error]
+
+
+async def test_the_answer_holds_all_that_was_appended_in_the_step_that_ended_the_wait() -> None:
+    """It is read when it is taken, at the end of that step: five requests of one read are one answer."""
+    leader = Leader()
+    waiting = leader.handle(leader.message(max_wait_ms=LONG_MS))
+    assert isinstance(waiting, Promise)
+    assert waiting.waits_for_others
+    for index, batch in ((0, b"one"), (1, b"two"), (0, b"three")):
+        leader.partitions[index].append(batch)
+    assert waiting.is_ready
+    assert leader.waiting == [0, 0]
+    assert [one.batches for one in waiting.answer().fetched] == [b"onethree", b"two"]
 
 
 async def test_an_append_ends_the_wait() -> None:

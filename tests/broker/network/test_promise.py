@@ -36,6 +36,12 @@ class Echo(Promise):
         return self.payload
 
 
+class Poll(Echo):
+    """Waits for others than the broker."""
+
+    waits_for_others = True
+
+
 class Fed:
     """A connection whose requests are answered by promises; "now" and "later" by other means."""
 
@@ -62,7 +68,7 @@ class Fed:
             return (framed(payload),)
         if payload == b"later":
             return self.later
-        self.promises.append(Echo(payload))
+        self.promises.append((Poll if payload.startswith(b"poll") else Echo)(payload))
         return self.promises[-1].then(framed).then(lambda answer: (answer,))
 
     async def send(self, *payloads: bytes) -> None:
@@ -86,6 +92,7 @@ async def fed():
     await asyncio.sleep(0)
     assert one.unsent.total == 0
     assert one.budget.used == 0
+    assert one.budget.waiting.total == 0
 
 
 async def test_answers_that_one_event_makes_ready_leave_in_one_write(fed):
@@ -179,3 +186,28 @@ async def test_a_promise_can_be_awaited():
     waiting.cancel()
     await asyncio.wait((waiting,))
     assert dropped.is_abandoned
+
+
+async def test_what_waits_for_others_counts_as_waiting(fed):
+    """From many connections such requests could take all memory; what waits for a flush is answered soon."""
+    waiting = fed.budget.waiting
+    await fed.send(b"1", b"poll 1", b"poll 2")
+    assert waiting.total == len(b"poll 1") + len(b"poll 2")
+    await fed.keep(1)
+    assert waiting.total == len(b"poll 2")
+    await fed.keep(0, 2)
+    assert waiting.total == 0
+    assert b"".join(fed.transport.writes) == b"".join(map(framed, (b"1", b"poll 1", b"poll 2")))
+
+
+async def test_beyond_the_bound_a_waiting_connection_is_not_read(fed):
+    """It goes on when the request that it has is answered."""
+    fed.budget.waiting.bytes_max = 2 * len(b"poll 1")
+    await fed.send(b"poll 1", b"poll 2")
+    assert len(fed.promises) == 1
+    await fed.keep(0)
+    assert len(fed.promises) == 2
+    fed.connection.connection_lost(None)
+    await asyncio.sleep(0)
+    assert fed.promises[1].is_abandoned
+    assert fed.budget.waiting.total == 0

@@ -6,7 +6,7 @@ import pytest
 
 from broker.config.loading import LogFlush
 from broker.partitions.core.divergence import Divergence
-from broker.replication.leader import fetch_as_replica
+from broker.replication.leader import fetch_as_replica, read_further
 from protocol.errors import ErrorCode, KafkaError
 from protocol.record_batch import read_header
 from tests.broker.partitions.led import Led
@@ -65,3 +65,27 @@ async def test_only_other_replicas_may_fetch(broker_id: int) -> None:
     with pytest.raises(KafkaError) as failure:
         fetch_as_replica(led.partition, broker_id, BROKER_EPOCH, 1, 0, -1, 1)
     assert failure.value.code is ErrorCode.REPLICA_NOT_AVAILABLE
+
+
+async def test_the_end_of_a_wait_reads_what_has_come_and_proves_nothing() -> None:
+    """The fetch was noted when it came; the role is asked again, for it may have ended meanwhile."""
+    led = Led(LogFlush.OS, replicas=(1, 2))
+    led.lead(2, isr=(1, 2))
+    led.fencing.epochs[2] = BROKER_EPOCH
+    assert fetch_as_replica(led.partition, 2, BROKER_EPOCH, 2, 0, -1, 1000).batches == b""
+    assert read_further(led.partition, 2, 0, 1000).batches == b""
+    led.append(0)
+    progress = list(led.fencing.progress)
+    read = read_further(led.partition, 2, 0, 1000)
+    assert read_header(read.batches).base_offset == 0
+    assert (read.high_watermark, read.log_start_offset, read.diverging) == (0, 0, None)
+    assert read_further(led.partition, 2, 0, 0).batches == b""
+    assert led.fencing.progress == progress
+    led.lead(3, isr=(1, 2))
+    with pytest.raises(KafkaError) as raised:
+        read_further(led.partition, 2, 0, 1000)
+    assert raised.value.code is ErrorCode.FENCED_LEADER_EPOCH
+    led.partition.resign()
+    with pytest.raises(KafkaError) as raised:
+        read_further(led.partition, 2, 0, 1000)
+    assert raised.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
