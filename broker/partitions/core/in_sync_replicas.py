@@ -112,9 +112,11 @@ class InSyncReplicas:
 
     def committed_offset(self, own_offset: int) -> int:
         """The offset below which all in-sync replicas have everything; -1 while one is unknown."""
-        committed = own_offset
+        committed, followers = own_offset, self._followers
         for broker_id in self.largest:
-            committed = min(committed, self.log_end_offset(broker_id))
+            follower = followers.get(broker_id)
+            offset = UNKNOWN_OFFSET if follower is None else follower.log_end_offset
+            committed = min(committed, offset)
         return committed
 
     # --- the ISR and its changes ---
