@@ -130,8 +130,9 @@ class PeerConnection(asyncio.BufferedProtocol):
         """Returns when the peer has answered the hello; the calls share one attempt."""
         if self._opening is None:
             self._opening = reported_task(self._open(), f"connecting to {self._name}")
-        # `wait` leaves the attempt alone when this call is cancelled.
-        await asyncio.wait((self._opening,))
+        if not self._opening.done():  # else `wait` would take two turns of the loop
+            # `wait` leaves the attempt alone when this call is cancelled.
+            await asyncio.wait((self._opening,))
         if self.is_closed:
             raise self._ended()
 
@@ -224,15 +225,20 @@ class PeerConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._receiver.received(nbytes)
-        now_s = asyncio.get_running_loop().time()
-        for limit, timeout_s in self._limits.items():
-            if not limit.expired():
-                limit.reschedule(now_s + timeout_s)
         try:
             while not self.is_closed and (frame := self._receiver.next_frame()) is not None:
                 self._take(decode_message(frame))
         except DecodeError as error:
             self.close(f"its answer makes no sense: {error}")
+        if self._in_flight or self._opening is None or not self._opening.done():
+            self._extend_limits()  # else these bytes were the answer to the only call
+
+    def _extend_limits(self) -> None:
+        """Begins the silence anew that each call allows: the peer has just sent something."""
+        now_s = asyncio.get_running_loop().time()
+        for limit, timeout_s in self._limits.items():
+            if not limit.expired():
+                limit.reschedule(now_s + timeout_s)
 
     def _take(self, answer: dict[str, Any]) -> None:
         if not self._in_flight:
