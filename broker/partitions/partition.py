@@ -227,7 +227,9 @@ class Partition:
                 if self.waiters.append:
                     self.waiters.append.wake()
                 if not self._flushes_before_commit:
-                    self.advance_high_watermark()
+                    in_sync = self.in_sync
+                    if in_sync is None or not in_sync.largest or self.waiters.flush.heap:
+                        self.advance_high_watermark()  # else its followers have to fetch it first
             elif isinstance(result, Reject) and self._gap_patience is not None:
                 entry = self.log.producers.get(header.producer_id)
                 return self._gap_patience.retriable(result, entry, header, _now_s())

@@ -122,7 +122,10 @@ class Waiters:
 
     def __init__(self) -> None:
         self.commit = OffsetWaiters()
-        """Produce requests that wait for the high watermark (acks=-1)."""
+        """Produce requests that wait for the high watermark (acks=-1).
+
+        These and those that wait for a flush get a `KafkaError` when leadership ends first.
+        """
         self.flush = OffsetWaiters()
         """Produce requests (acks=1) and fetchers that wait until this replica's log is durable."""
         self.data = EventWaiters()
@@ -130,15 +133,8 @@ class Waiters:
         self.append = EventWaiters()
         """Followers' fetches that wait for an append."""
 
-    def acknowledge(self, waiter: OffsetWaiter, offset: int, *, by_all: bool) -> None:
-        """Resolves `waiter` once everything below `offset` is committed (`by_all`), or durable here.
-
-        It gets a `KafkaError` when leadership ends first.
-        """
-        (self.commit if by_all else self.flush).add(waiter, offset)
-
     def abandon(self, waiter: OffsetWaiter, *, by_all: bool) -> None:
-        """Drops a waiter that was passed to `acknowledge`: the client no longer waits for it."""
+        """Drops a waiter of `commit` (`by_all`) or of `flush`: the client no longer waits for it."""
         (self.commit if by_all else self.flush).abandon(waiter)
 
     def fail(self, error: Exception) -> None:

@@ -44,7 +44,10 @@ class _Wait:
 
     def set_result(self, _: None) -> None:
         self._is_done = True
-        self._acknowledgement.count_down()
+        acknowledgement = self._acknowledgement
+        acknowledgement.left -= 1
+        if not acknowledgement.left:
+            acknowledgement.finish()
 
     def set_exception(self, error: BaseException) -> None:
         self.error = error
@@ -60,7 +63,7 @@ class Acknowledgement(Promise):
     The wait begins at once: nothing is missed before the promise is watched.
     """
 
-    __slots__ = ("_by_all", "_deadlines", "_left", "_tick", "_topics", "_waits")
+    __slots__ = ("_by_all", "_deadlines", "_tick", "_topics", "_waits", "left")
 
     def __init__(
         self,
@@ -74,19 +77,19 @@ class Acknowledgement(Promise):
         self._by_all = by_all = acks == ACKS_ALL
         self._topics = topics
         self._deadlines = deadlines
-        self._left = len(waits)
+        self.left = len(waits)
+        """How many of the batches still wait."""
         self._waits = [_Wait(self, one) for one in waits]
         for wait in self._waits:
             stored = wait.stored
-            stored.partition.waiters.acknowledge(wait, stored.next_offset, by_all=by_all)
+            waiters = stored.partition.waiters
+            (waiters.commit if by_all else waiters.flush).add(wait, stored.next_offset)
         self._tick = deadlines.add(self, timeout_s)
 
-    def count_down(self) -> None:
-        """Notes that one of the batches waits no longer."""
-        self._left -= 1
-        if not self._left:
-            self._deadlines.discard(self, self._tick)
-            self._become_ready()
+    def finish(self) -> None:
+        """Notes that no batch waits any longer."""
+        self._deadlines.discard(self, self._tick)
+        self._become_ready()
 
     def expire(self) -> None:
         """Ends the wait at its deadline: the batches that still wait get REQUEST_TIMED_OUT."""
@@ -109,22 +112,22 @@ class Acknowledgement(Promise):
 
     def _result(self) -> list[TopicProduced]:
         waits, self._waits = self._waits, []  # each refers to this object: a cycle
-        failed = {}
+        failed, by_all = {}, self._by_all
         for wait in waits:
-            code = self._failure(wait)
-            if code is not None:
-                failed[id(wait.stored.produced)] = code
+            partition = wait.stored.partition
+            if wait.error is not None or (
+                by_all and len(partition.isr) < partition.rules.min_insync_replicas
+            ):
+                failed[id(wait.stored.produced)] = _failure(wait.error)
         topics = self._topics
         return [_with_failures(topic, failed) for topic in topics] if failed else topics
 
-    def _failure(self, wait: _Wait) -> ErrorCode | None:
-        """Why a batch that was appended cannot be acknowledged."""
-        if isinstance(wait.error, KafkaError):
-            return wait.error.code
-        partition = wait.stored.partition
-        if self._by_all and len(partition.isr) < partition.rules.min_insync_replicas:
-            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        return None
+
+def _failure(error: BaseException | None) -> ErrorCode:
+    """Why a batch that was appended cannot be acknowledged; without an error too few replicas have it."""
+    if isinstance(error, KafkaError):
+        return error.code
+    return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
 def _with_failures(topic: TopicProduced, failed: dict[int, ErrorCode]) -> TopicProduced:

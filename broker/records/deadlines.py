@@ -26,6 +26,8 @@ class Deadlines:
     def __init__(self) -> None:
         self._due: dict[int, dict[Expiring, None]] = {}
         """By tick; no tick is empty. A dictionary as an ordered set."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The loop, once there was a deadline: to ask for it takes a system call in Python 3.11."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_tick = 0
         """The tick that the timer is set to: at or before the first one that is due."""
@@ -35,7 +37,10 @@ class Deadlines:
 
     def add(self, request: Expiring, seconds: float) -> int:
         """Sets the deadline of a request; returns its tick, for `discard`."""
-        tick = int((asyncio.get_running_loop().time() + max(seconds, 0)) * TICKS_PER_S) + 1
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()
+        tick = int((loop.time() + max(seconds, 0)) * TICKS_PER_S) + 1
         requests = self._due.get(tick)
         if requests is None:
             requests = self._due[tick] = {}

@@ -86,8 +86,8 @@ async def test_a_failure_ends_every_wait_on_a_partition():
     """Produce requests get the error; fetches look again, and find it themselves."""
     waiters = Waiters()
     produces, fetches = ([asyncio.get_running_loop().create_future() for _ in "12"] for _ in "12")
-    for by_all, future in zip((True, False), produces, strict=True):
-        waiters.acknowledge(future, 5, by_all=by_all)
+    for offset_waiters, future in zip((waiters.commit, waiters.flush), produces, strict=True):
+        offset_waiters.add(future, 5)
     waiters.data.add(fetches[0])
     waiters.append.add(fetches[1])
     waiters.fail(RuntimeError("leadership lost"))
@@ -99,8 +99,8 @@ async def test_an_acknowledgement_waits_for_what_its_client_asked():
     """acks=-1 for the high watermark, acks=1 for this replica's disk; each can be abandoned."""
     waiters = Waiters()
     by_all, by_leader = (asyncio.get_running_loop().create_future() for _ in "12")
-    waiters.acknowledge(by_all, 1, by_all=True)
-    waiters.acknowledge(by_leader, 1, by_all=False)
+    waiters.commit.add(by_all, 1)
+    waiters.flush.add(by_leader, 1)
     waiters.flush.reached(1)
     assert (by_all.done(), by_leader.done()) == (False, True)
     waiters.abandon(by_all, by_all=True)
