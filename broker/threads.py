@@ -17,8 +17,9 @@ import errno
 import threading
 from collections.abc import Callable
 from functools import partial
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+from broker.work_queue import Taker, WorkQueue
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -58,7 +59,7 @@ class Workers:
     def __init__(self, name: str, count: int) -> None:
         self._name = name
         self._count = count
-        self._work: SimpleQueue[_Work | None] = SimpleQueue()
+        self._work: WorkQueue[_Work] = WorkQueue()
         self._threads: list[threading.Thread] = []
         self._has_stopped = False
 
@@ -93,11 +94,8 @@ class Workers:
     def stop(self) -> None:
         """Drops work that has not begun; its callers are gone. Does not wait for the rest."""
         self._has_stopped = True
-        with contextlib.suppress(Empty):
-            while True:
-                dropped = self._work.get_nowait()
-                if dropped is not None:
-                    dropped[1].cancel()
+        for _, future, _ in self._work.drop_waiting():
+            future.cancel()
         self._end_threads()
         atexit.unregister(self._end)
 
@@ -115,9 +113,10 @@ class Workers:
 _Work = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
 
 
-def _do_work(queue: SimpleQueue[_Work | None]) -> None:
+def _do_work(queue: WorkQueue[_Work]) -> None:
     """Does what the queue brings, until None."""
-    while (piece := queue.get()) is not None:
+    taker: Taker[_Work] = Taker()
+    while (piece := queue.take(taker)) is not None:
         loop, future, work = piece
         if not future.cancelled():
             settle: Callable[[], object]

@@ -44,6 +44,7 @@ ONLY_IN = {
     "sqlite3": {"broker/tree/embedded.py"},
 }
 BROKER_FLOORS = (
+    ("work_queue",),
     (
         *(
             "allocator",

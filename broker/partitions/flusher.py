@@ -91,9 +91,7 @@ class Flusher:
         """Waits for dirty partitions (or the interval) and flushes them, until cancelled."""
         while True:
             if not self._wake.is_set():
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._interval_s or None):
-                        await self._wake.wait()
+                await self._wait()
             self._wake.clear()
             try:
                 await self.flush()
@@ -105,6 +103,14 @@ class Flusher:
             except StorageError as error:
                 self._on_failure(error)
                 return
+
+    async def _wait(self) -> None:
+        if not self._interval_s:
+            await self._wake.wait()
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._interval_s):
+                await self._wake.wait()
 
     async def flush(self) -> None:
         """Flushes what is dirty now, some logs at a time. Raises `StorageError`."""
