@@ -30,6 +30,8 @@ PARTITIONS_BYTES_MAX: Final = 4 * 1024 * 1024
 INT32_MAX: Final = 2**31 - 1
 INT64_MIN: Final = -(2**63)
 _ERROR_CODE_MAX: Final = 2**15 - 1
+_SUCCESS: Final = {"code": 0, "name": "NONE", "message": "", "retriable": False}
+"""The usual `error` of an answer."""
 
 
 class ReplicaWanted(NamedTuple):
@@ -59,7 +61,15 @@ class ReplicaWanted(NamedTuple):
         )
 
     def to_entry(self) -> dict[str, Any]:
-        return {**self._asdict(), "topic_id": self.topic_id.bytes}
+        topic, topic_id, partition, leader_epoch, offset, last_epoch = self
+        return {
+            "topic": topic,
+            "topic_id": topic_id.bytes,
+            "partition": partition,
+            "leader_epoch": leader_epoch,
+            "offset": offset,
+            "last_epoch": last_epoch,
+        }
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -120,6 +130,30 @@ class ReplicaFetched(NamedTuple):
     @classmethod
     def read(cls, index: int, entry: object) -> ReplicaFetched:
         """Raises `DecodeError`."""
+        return cls._usual(entry) or cls._by_steps(index, entry)
+
+    @classmethod
+    def _usual(cls, entry: object) -> ReplicaFetched | None:
+        """Batches, known at a glance; None: the steps say what it is, or what is wrong with it."""
+        if type(entry) is not dict or entry.get("diverging") is not None:
+            return None
+        error, batches = entry.get("error"), entry.get("batches")
+        high_watermark, log_start_offset = (
+            entry.get("high_watermark"),
+            entry.get("log_start_offset"),
+        )
+        if (
+            type(error) is type(high_watermark) is type(log_start_offset) is int
+            and type(batches) is bytes
+            and not error
+            and 0 <= high_watermark <= INT64_MAX
+            and 0 <= log_start_offset <= INT64_MAX
+        ):
+            return cls(ErrorCode.NONE, high_watermark, log_start_offset, None, batches)
+        return None
+
+    @classmethod
+    def _by_steps(cls, index: int, entry: object) -> ReplicaFetched:
         fields = Answer(f"partition {index} of the answer", entry)
         error = error_code(fields.integer("error", -1, _ERROR_CODE_MAX))
         if error is not ErrorCode.NONE:
@@ -263,7 +297,10 @@ def read_await_topic_answer(answer: Mapping[str, Any]) -> None:
 
 def read_error(answer: Mapping[str, Any]) -> KafkaError | None:
     """The error that the peer answered with; None if it succeeded. Raises `DecodeError`."""
-    error = Answer("the error of the answer", answer.get("error"))
+    found = answer.get("error")
+    if found == _SUCCESS and type(found["code"]) is int:
+        return None
+    error = Answer("the error of the answer", found)
     code = error_code(error.integer("code", -1, _ERROR_CODE_MAX))
     return None if code is ErrorCode.NONE else KafkaError(code, error.text("message"))
 

@@ -164,6 +164,19 @@ def test_a_fetch_answer_with_anything_in_it_is_read_or_refused(place: Any, value
         assert one.diverging is None or (len(one.diverging) == 2 and not one.batches)
 
 
+@given(st.sampled_from(places(FETCH_ANSWER["partitions"][0])), ANYTHING, ANYTHING)
+def test_a_row_known_at_a_glance_is_what_the_steps_make_of_it(
+    place: Any, value: Any, whole: Any
+) -> None:
+    """With a wrong value anywhere in it, and of anything else the glance knows nothing."""
+    row = copy.deepcopy(FETCH_ANSWER["partitions"][0])
+    assert ReplicaFetched._usual(row) == ReplicaFetched._by_steps(0, row)
+    put(row, place, value)
+    for entry in (row, whole):
+        usual = ReplicaFetched._usual(entry)
+        assert usual is None or usual == ReplicaFetched._by_steps(0, entry)
+
+
 @given(st.sampled_from(places(SNAPSHOT_ANSWER)), ANYTHING)
 def test_a_snapshot_answer_with_anything_in_it_is_read_or_refused(place: Any, value: Any) -> None:
     """An accepted piece is inside the snapshot, at the requested position."""
