@@ -46,7 +46,12 @@ from protocol.native.admin_read import AdminRead
 from protocol.native.codec import locate_fields
 from protocol.native.fields import Fields
 from protocol.native.known_produce import note_produce, read_known_produce
-from protocol.native.usual_replica_fetch import READ_AT_ONCE_BYTES, read_usual_replica_fetch
+from protocol.native.usual_replica_fetch import (
+    BEGINNING,
+    BEGINNING_SIZE,
+    READ_AT_ONCE_BYTES,
+    read_usual_replica_fetch,
+)
 
 if TYPE_CHECKING:
     from broker.services import Services
@@ -120,12 +125,13 @@ class Exchange:
 
     def _read(self, frame: Frame, head: dict[str, Any], peer: Peer) -> Any:
         """The message; or its fields, if it has so many rows that they are read in a thread."""
-        usual = read_usual_replica_fetch(frame)
-        if usual is not None:
-            head["type"] = _REPLICA_FETCH
-            head["correlation_id"], message = usual
-            self._enter(_REPLICA_FETCH, peer)
-            return message
+        if frame[:BEGINNING_SIZE] == BEGINNING:
+            usual = read_usual_replica_fetch(frame)
+            if usual is not None:
+                head["type"] = _REPLICA_FETCH
+                head["correlation_id"], message = usual
+                self._enter(_REPLICA_FETCH, peer)
+                return message
         fields = read_head(frame, head, self.handlers)
         name = head["type"]
         self._enter(name, peer)

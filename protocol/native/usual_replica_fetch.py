@@ -43,7 +43,9 @@ _NAMES: Final = (
     "partitions",
     "correlation_id",
 )
-_BEGINNING: Final = bytes((0x80 + len(_NAMES),)) + msgpack.packb("type") + msgpack.packb(_TYPE)
+BEGINNING: Final = bytes((0x80 + len(_NAMES),)) + msgpack.packb("type") + msgpack.packb(_TYPE)
+"""The first bytes of a usual fetch: whoever sees others need not ask."""
+BEGINNING_SIZE: Final = len(BEGINNING)
 _fields: Final = itemgetter(*_NAMES)
 _row_fields: Final = itemgetter(*ReplicaWanted._fields)
 _UUID_SIZE: Final = 16
@@ -63,7 +65,7 @@ def read_usual_replica_fetch(frame: Frame) -> UsualReplicaFetch | None:
     if (
         type(frame) is not bytes
         or len(frame) > READ_AT_ONCE_BYTES
-        or not frame.startswith(_BEGINNING)
+        or not frame.startswith(BEGINNING)
     ):
         return None
     try:
