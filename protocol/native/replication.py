@@ -72,8 +72,7 @@ class ReplicaWanted(NamedTuple):
         }
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
-class ReplicaFetch:
+class ReplicaFetch(NamedTuple):
     """A follower's fetch of everything it is missing, for many partitions."""
 
     broker_id: int
