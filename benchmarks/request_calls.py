@@ -46,7 +46,7 @@ _SAMPLES: Final = 3
 _REQUESTS: Final = 20
 
 
-class _Calls:
+class Calls:
     """A profile function that counts."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ async def _sample(name: str, addresses: Addresses) -> float:
 
 
 async def _counted(work: Awaitable[None]) -> int:
-    calls = _Calls()
+    calls = Calls()
     sys.setprofile(calls)
     try:
         await work
