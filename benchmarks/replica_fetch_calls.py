@@ -24,7 +24,7 @@ from tests.broker.partitions.led import Led
 if TYPE_CHECKING:
     from broker.services import Services
 
-RECORDED: Final = 96
+RECORDED: Final = 102
 """At the last count."""
 _FOLLOWER: Final = 2
 _BROKER_EPOCH: Final = 7
