@@ -20,7 +20,7 @@ _FIXMAP: Final = 0x80
 _HEAD: Final = bytes((_FIXMAP | _FIELDS_COUNT,)) + encode_message(_FIELDS)[1:-1]
 """The bytes before the correlation id."""
 _MIDDLE: Final = encode_message(SUCCESS)[1:] + encode_message({"base_offset": None})[1:-1]
-"""The bytes between it and the base offset."""
+"""The bytes before the base offset."""
 _pack: Final = msgpack.Packer().pack
 _pack_length: Final = struct.Struct(">i").pack
 
@@ -56,5 +56,5 @@ def _end(log_append_time: int, log_start_offset: int, is_duplicate: bool) -> dic
 
 @lru_cache(maxsize=1000)
 def _packed_end(log_append_time: int, log_start_offset: int, is_duplicate: bool) -> bytes:
-    """Packs what follows the base offset: nearly always the same, as records have times of their own."""
+    """Packs the fields after the base offset: nearly always the same, as records have times of their own."""
     return encode_message(_end(log_append_time, log_start_offset, is_duplicate))[1:]

@@ -31,7 +31,7 @@ def _forget() -> Iterator[None]:
 
 
 def read(version: int, frame: bytes) -> FetchRequest | None:
-    """Returns what the reader finds, None for an error. Fails if the glance finds anything else."""
+    """Returns what the reader finds, None for an error; fails if the glance finds anything else."""
     try:
         found = decode_fetch_request(version, frame, 6)
     except DecodeError:

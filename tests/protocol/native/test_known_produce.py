@@ -186,7 +186,7 @@ def test_the_usual_client_is_known(topic, ids, batches):
 
 
 def test_a_large_frame_and_another_order_are_not_known():
-    """A frame that is not bytes, or does not end with its batch, is left to the reader."""
+    """Leaves to the reader what is not bytes, or does not end with its batch."""
     frame = msgpack.packb({"type": "produce", "topic": "t", "partition": 0, "batch": b"x"})
     note(frame)
     assert check(frame)
