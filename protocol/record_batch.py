@@ -185,8 +185,9 @@ def compute_crc(batch: Buffer) -> int:
 
 def seal_batch(header: BatchHeader, records: Buffer) -> bytes:
     """One whole batch: `header` with the correct length and CRC, and the (compressed) `records`."""
+    base_offset, _, leader_epoch, magic, _, *others = header
     length = BATCH_LENGTH_MIN + len(records)
-    unsealed = BATCH_HEADER.pack(*header._replace(batch_length=length, crc=0))
+    unsealed = BATCH_HEADER.pack(base_offset, length, leader_epoch, magic, 0, *others)
     crc = crc32c(records, crc32c(unsealed[ATTRIBUTES_POSITION:]))
     sealed = unsealed[:_CRC_POSITION] + _CRC.pack(crc) + unsealed[ATTRIBUTES_POSITION:]
     return b"".join((sealed, records))  # the records are copied once

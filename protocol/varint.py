@@ -46,6 +46,9 @@ def read_varint(data: Buffer, position: int, bits: int = VARINT_BITS) -> tuple[i
 
 def write_varint(target: bytearray, value: int) -> None:
     """Appends `value`; any int that fits 64 bits signed."""
+    if 0 <= value < 0x40:  # nearly every number is a small length or difference
+        target.append(value << 1)
+        return
     raw = (value << 1) ^ (value >> 63)
     while raw > 0x7F:
         target.append(raw & 0x7F | 0x80)
