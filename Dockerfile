@@ -22,7 +22,8 @@ RUN /opt/echoless/bin/pip wheel --no-cache-dir --no-deps --no-index --find-links
  && /opt/echoless/bin/pip install --no-cache-dir --no-compile --no-index --find-links wheels echoless \
  && /opt/echoless/bin/pip uninstall -q -y pip setuptools \
  && find /opt/echoless -name '*.so' -exec strip --strip-unneeded {} + \
- && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/echoless/lib
+ && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/echoless/lib \
+ && /opt/echoless/bin/python -P -m broker.start_code
 COPY containers/health.py /opt/echoless/health.py
 
 FROM debian:12-slim

@@ -47,6 +47,7 @@ $(VENV)/bin/python:
 $(VENV)/.installed: pyproject.toml $(VENV)/bin/python
 	$(PYTHON) -m pip install -q --disable-pip-version-check -e .
 	$(PYTHON) -m compileall -q broker cli client coordinators diagram protocol storage
+	$(PYTHON) -m broker.start_code
 	touch $@
 
 $(VENV)/.installed-dev: pyproject.toml $(VENV)/.installed

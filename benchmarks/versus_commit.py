@@ -11,6 +11,7 @@ import compileall
 import io
 import itertools
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -70,7 +71,7 @@ def unpacked(commit: str) -> Iterator[Path]:
 def tree_of(commit: str) -> Iterator[Path]:
     """Like `unpacked`, compiled as the code of an installation is."""
     with unpacked(commit) as directory:
-        compileall.compile_dir(directory, quiet=1)
+        _compile(directory)
         yield directory
 
 
@@ -80,8 +81,15 @@ def this_tree() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="versus-") as directory:
         for room in _ROOMS:
             shutil.copytree(REPOSITORY / room, Path(directory) / room)
-        compileall.compile_dir(directory, quiet=1)
+        _compile(Path(directory))
         yield Path(directory)
+
+
+def _compile(tree: Path) -> None:
+    compileall.compile_dir(tree, quiet=1)
+    if (tree / "broker" / "start_code.py").exists():
+        command = [sys.executable, "-P", "-m", "broker.start_code"]
+        subprocess.run(command, env={**os.environ, "PYTHONPATH": str(tree)}, check=True)
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from broker.lean_imports import loop_factory
 from broker.log_lines import configure_logs
 from broker.network.listeners import bind_listeners
 from broker.network.server import DRAIN_S, ListenError, Server, bind, bound_address
+from broker.start_code import end_start_code
 from broker.stop import Stop
 from broker.threads import OutOfThreadsError, start_workers
 from broker.tree.node_tree import CoordinationError
@@ -140,6 +141,7 @@ async def _start(config: Config, rules: Sequence[RuleText], broker: Broker) -> _
     if broker.tls is not None:
         _follow_certificates(broker.tls)
     end_start()
+    end_start_code()
     sys.stdout.write(
         f"ready broker_id={config.broker_id} "
         f"listen={','.join(str(one.address) for one in listeners[:-1])} "

@@ -18,9 +18,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["serve"]:
         from broker.garbage import begin_start
-        from broker.lean_imports import import_lean
+        from broker.start_code import use_start_code
 
         begin_start()
+        use_start_code()
+
+        from broker.lean_imports import import_lean
+
         import_lean()
 
         from broker.serve import main as serve

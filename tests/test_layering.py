@@ -56,6 +56,7 @@ BROKER_FLOORS = (
             "lean_imports",
             "limited_log",
             "metrics",
+            "start_code",
         ),
         "threads",
     ),
