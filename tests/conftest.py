@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import hypothesis
+import hypothesis.strategies._internal.types  # see below
 import pytest
 import uvloop
 
@@ -19,6 +20,9 @@ from tests.support.fresh_seed import seed_line
 from tests.support.time_limit import TimeLimit, TimeLimitExceeded
 from tests.support.zookeeper import ZooKeeper
 from tests.toolchain import require, require_for
+
+# pytest rewrites the modules of Hypothesis as they are imported. kio imports this one in a thread, and if another thread
+# has one rewritten meanwhile, CPython 3.11 fails with "AST constructor recursion depth mismatch": so it is here already.
 
 # A deadline per example measures how busy the machine is, not whether the code is right.
 hypothesis.settings.register_profile("echoless", deadline=None)
