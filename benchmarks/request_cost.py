@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import os
+import socket
 import struct
 import time
 from collections.abc import Awaitable, Callable
@@ -18,13 +19,16 @@ from typing import Any, Final, NamedTuple
 from tests.support.native_client import NativeConnection
 from tests.support.raw_batches import plain_batch
 from tests.support.raw_client import RawConnection, create_topic, message, nested
-from tests.support.raw_produce import PartitionData
+from tests.support.raw_produce import NO_TAGS, PRODUCE, PartitionData, encode_produce
 
 _IN_FLIGHT: Final = 5
 _PRODUCE_VERSION: Final = 9
 _FETCH_VERSION: Final = 11
 _RECORD_BYTES_MAX: Final = 16_384
 _ACKS_ALL: Final = -1
+_LENGTH: Final = struct.Struct(">i")
+_PRODUCED: Final = struct.pack(">ih", 0, 0)
+"""Partition 0, without an error."""
 
 
 class Addresses(NamedTuple):
@@ -71,23 +75,32 @@ async def _produce(
 
 
 async def _produce_together(addresses: Addresses, topic: str, requests: int) -> None:
-    """The same, but five are sent in one write and then awaited, with 1 KB for one partition.
+    """The same with 1 KB for one partition, but five are sent in one write, and made before.
 
-    So they arrive from a client that is faster than the broker, however fast this one is.
+    So the broker gets them in one read, and the next five at once: it is what limits, and nothing else runs here, so
+    the socket may block.
     """
     connection = await RawConnection.open(addresses.kafka)
-    try:
-        producer_id = await _producer_id(connection)
+    producer_id = await _producer_id(connection)
+    await connection.close()
+    frames = [_produce_frame(topic, number, producer_id) for number in range(requests)]
+    host, _, port = addresses.kafka.rpartition(":")
+    with socket.create_connection((host, int(port))) as client, client.makefile("rb") as answers:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for begin in range(0, requests, _IN_FLIGHT):
-            numbers = range(begin, min(begin + _IN_FLIGHT, requests))
-            with connection.in_one_write():
-                for number in numbers:
-                    row = PartitionData(topic, 0, _batch(1024, number, producer_id))
-                    connection.send_produce(_PRODUCE_VERSION, _ACKS_ALL, [row])
-            for _ in numbers:
-                await _receive_produced(connection)
-    finally:
-        await connection.close()
+            some = frames[begin : begin + _IN_FLIGHT]
+            client.sendall(b"".join(some))
+            for _ in some:
+                (size,) = _LENGTH.unpack(answers.read(_LENGTH.size))
+                answer = answers.read(size)
+                assert _PRODUCED in answer, answer
+
+
+def _produce_frame(topic: str, number: int, producer_id: int) -> bytes:
+    batch = _batch(1024, number, producer_id)
+    body = encode_produce(_PRODUCE_VERSION, _ACKS_ALL, [PartitionData(topic, 0, batch)])
+    frame = struct.pack(">hhih", PRODUCE, _PRODUCE_VERSION, number, -1) + NO_TAGS + body
+    return _LENGTH.pack(len(frame)) + frame
 
 
 async def _produce_native(

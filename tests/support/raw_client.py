@@ -14,8 +14,7 @@ import io
 import ssl
 import struct
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tests.support.raw_batches import StoredBatch, split_log
@@ -57,7 +56,6 @@ class RawConnection:
         self._writer = writer
         self._sent = 0
         self._received = 0
-        self._held: list[bytes] | None = None
 
     @classmethod
     async def open(
@@ -84,22 +82,11 @@ class RawConnection:
         self._sent += answered
         header = struct.pack(">hhih", api_key, version, self._sent, len(_CLIENT_ID)) + _CLIENT_ID
         frame = header + NO_TAGS * flexible + body
-        self.send_bytes(struct.pack(">i", len(frame)) + frame)
+        self._writer.write(struct.pack(">i", len(frame)) + frame)
 
     def send_bytes(self, data: bytes) -> None:
         """Writes any bytes, even invalid requests."""
-        if self._held is None:
-            self._writer.write(data)
-        else:
-            self._held.append(data)
-
-    @contextmanager
-    def in_one_write(self) -> Iterator[None]:
-        """Sends what is sent meanwhile at the end, together."""
-        self._held = held = []
-        yield
-        self._held = None
-        self._writer.write(b"".join(held))
+        self._writer.write(data)
 
     async def receive(self) -> bytes:
         """The next answer, after its correlation id. Raises `ConnectionEndedError` at the end."""
