@@ -37,6 +37,9 @@ _COPIED_MAX: Final = 4096
 _ONE_TOPIC: Final = 2
 """The size of an array of one, as compact arrays have it."""
 _NO_TAGS_TWICE: Final = b"\0\0"
+_NO_TAGS_THRICE: Final = b"\0\0\0"
+_INDEX_AND_SIZE: Final = 6
+"""The bytes of an index and of the usual size, before the records."""
 _TOPIC_COUNT: Final = 7
 """The position of the number of topics in a body without a transactional id, after acks and timeout."""
 _TOPIC_SIZE: Final = 8
@@ -87,6 +90,11 @@ def decode_produce_request(version: int, frame: Frame, position: int) -> Produce
         acks, timeout_ms, topic, partition_count = known
         if after + partition_count > len(frame):
             return _decode_any_flexible(frame, position, has_ids=False)  # raises
+        if partition_count == 1:
+            row = _usual_row(frame, after)
+            if row is not None:
+                topics = [_new(TopicRecords, (topic, [row]))]
+                return _new(ProduceRequest, (None, acks, timeout_ms, topics))
         partitions: list[PartitionRecords] = []
         position = _read_partitions(frame, after, partition_count, partitions)
         if frame[position:] != _NO_TAGS_TWICE:
@@ -142,6 +150,17 @@ def _decode_first(frame: Frame, position: int, head: bytes) -> ProduceRequest:
     request = _decode_any_flexible(frame, position, has_ids=False)
     _note_head(head, request)
     return request
+
+
+def _usual_row(frame: Frame, position: int) -> PartitionRecords | None:
+    """The only row of a request without tagged fields, if its size has two bytes; None: only `_read_partitions` can tell."""
+    index, first, second = _read_index_size(frame, position)
+    begin = position + _INDEX_AND_SIZE
+    end = begin + (first & 0x7F | second << 7) - 1
+    if second < 0x80 <= first and begin <= end and frame[end:] == _NO_TAGS_THRICE:
+        records = frame[begin:end] if end - begin < _COPIED_MAX else memoryview(frame)[begin:end]
+        return _new(PartitionRecords, (index, records))
+    return None
 
 
 def _note_head(head: bytes, request: ProduceRequest) -> None:

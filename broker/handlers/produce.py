@@ -84,13 +84,14 @@ def handle(request: Request, services: Services) -> Outcome:
     is_one = len(topics) == 1 and len(topics[0].partitions) == 1
     if request.peer.appending is not None or (not is_one and _has_many_rows(topics)):
         return _acknowledge_later(write, partial(_append_later, write, None))
-    refusals = _refusals(body)
-    if is_one and refusals is None:
+    if is_one and body.transactional_id is None:
         topic, ((index, records),) = topics[0]
-        one = produce_batch(write, topic, index, records)
-        if type(one) is Stored and acks and one.next_offset <= one.partition.high_watermark:
-            return encode_produced(write.version, topic, one.produced)  # as nearly always
-        return _acknowledge(write, [(topic, [one])])
+        if not is_transactional(records):
+            one = produce_batch(write, topic, index, records)
+            if type(one) is Stored and acks and one.next_offset <= one.partition.high_watermark:
+                return encode_produced(write.version, topic, one.produced)  # as nearly always
+            return _acknowledge(write, [(topic, [one])])
+    refusals = _refusals(body)
     rows: _Rows = []
     for topic, partitions in topics:
         outcomes: list[_Outcome] = []
@@ -191,10 +192,7 @@ class _Refusals:
 
 def _refusals(body: ProduceRequest) -> _Refusals | None:
     """None nearly always."""
-    whole, topics = _refuse_transactions(body), body.topics
-    if whole is None and len(topics) == 1 and len(topics[0][1]) == 1:
-        return None
-    repeated = _listed_twice(topics)
+    whole, repeated = _refuse_transactions(body), _listed_twice(body.topics)
     return _Refusals(whole, repeated) if whole is not None or repeated else None
 
 

@@ -172,6 +172,26 @@ def test_a_repeated_beginning_is_read_as_if_it_were_new(version, request, rows, 
             assert result(version, data) == result(version, data)
 
 
+@given(
+    size=st.sampled_from((0, 100, 126, 127, 128, 200, 4095, 4096, 16_382)),
+    tail=st.one_of(st.none(), st.binary(max_size=12)),
+    place=st.integers(0, 12),
+)
+def test_a_known_beginning_and_one_row_are_read_as_by_the_loop(size, tail, place):
+    """Whatever stands in the place of index, size, records and tags."""
+    rows = {"transactional_id": None, "acks": 1, "timeout_ms": 5, "topics": [("t", [(0, b"r")])]}
+    head = encode(9, rows)[:-9]
+    data = encode(9, {**rows, "topics": [("t", [(0, (b"\0" + b"x" * size)[:size])])]})
+    null = head + bytes(4) + b"\x80\0"  # its size is 0, in two bytes
+    others = [] if tail is None else [data[: len(head) + place] + tail, data[:-3] + tail]
+    for damaged in (data, data + b"\0", data[:-1], null + bytes(2), null + bytes(3), *others):
+        _KNOWN_HEADS.clear()
+        expected = result(9, damaged)
+        result(9, encode(9, rows))
+        assert len(_KNOWN_HEADS) == 1
+        assert result(9, damaged) == expected
+
+
 def result(version, data):
     """The request, or the error."""
     try:
