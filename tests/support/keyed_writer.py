@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 from collections.abc import Mapping
@@ -30,6 +31,10 @@ class KeyedWriter:
         self.unsure: dict[int, tuple[bytes, bytes | None]] = {}
         """The same of what the leader alone has acknowledged."""
         self.failures: list[str] = []
+        self._placed: dict[int, int] = {}
+        """The offset of each record that was acknowledged with one, by its number."""
+        self._unplaced: dict[int, tuple[bytes, bytes | None]] = {}
+        """Those that were acknowledged without."""
         self.sent = 0
         self._bootstrap = bootstrap
         self._topic = topic
@@ -45,6 +50,20 @@ class KeyedWriter:
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
         self._thread.join()
+        while self._unplaced:
+            self._place(min(self._unplaced))
+
+    def _place(self, first: int) -> None:
+        """Finds the offsets of records that were acknowledged without: between those before and after them."""
+        end = next(number for number in itertools.count(first) if number not in self._unplaced)
+        between = range(self._placed[first - 1] + 1, self._placed[end])
+        offsets = [offset for offset in between if offset not in self.unsure]
+        if len(offsets) != end - first:
+            self.failures.append(f"records {first} to {end - 1} are not the ones at {offsets}")
+        for number, offset in zip(range(first, end), offsets, strict=False):
+            self.acknowledged[offset] = self._unplaced[number]
+        for number in range(first, end):
+            del self._unplaced[number]
 
     def table(self) -> dict[bytes, tuple[int, bytes | None]]:
         """Offset and value of each key's newest record; None for a tombstone."""
@@ -98,7 +117,7 @@ class KeyedWriter:
         )
 
     def _write(self, client: Producer) -> None:
-        self.sent += 1
+        self.sent = number = self.sent + 1
         key = b"key-%02d" % self._random.randrange(KEYS)
         is_tombstone = self._random.random() < 0.1
         value = None if is_tombstone else b"%08d" % self.sent * 12
@@ -106,6 +125,12 @@ class KeyedWriter:
         def on_delivery(error: Any, message: Any) -> None:
             if error is not None:
                 self.failures.append(str(error))
+            elif message.offset() is None:
+                # It was answered with a retriable error, and the batch after it was stored: librdkafka takes it for
+                # stored, too (IMPLICITACK). So it is when the same broker begins another leader epoch.
+                self._unplaced[number] = (key, value)
+            elif self._placed.setdefault(number, message.offset()) != message.offset():
+                self.failures.append(f"record {number} was acknowledged twice")
             elif self.acknowledged.setdefault(message.offset(), (key, value)) != (key, value):
                 self.failures.append(f"two records at {message.offset()}")
 
