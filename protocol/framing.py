@@ -67,7 +67,7 @@ class FrameReceiver:
         self._start = 0
         self._end = 0
         self.has_more = False
-        """Whether bytes were left when frames were last taken: of a frame, or of a wrong length."""
+        """Whether frames may be left: there are bytes that `take_frames` has not looked at, or not taken."""
         self._large: bytearray | mmap.mmap | None = None
         self._large_filled = 0
         self._large_size = 0
@@ -98,6 +98,7 @@ class FrameReceiver:
 
     def received(self, count: int) -> bool:
         """Records that `count` bytes were written into the buffer that `writable` returned; returns whether it is full."""
+        self.has_more = True
         if self._large is not None:
             self._large_filled += count
             return self._large_filled == len(self._large)

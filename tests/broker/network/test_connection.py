@@ -230,6 +230,21 @@ async def test_the_answers_of_one_read_leave_in_one_write(endless_turns):
     connection.connection_lost(None)
 
 
+async def test_bytes_that_come_while_a_connection_rests_are_not_left_lying(endless_turns):
+    """Frames were cut before they came, and were the last there were then: a client waited for its next request."""
+    harness, transport = Harness(), RecordingTransport()
+    connection = harness.connection()
+    connection.connection_made(transport)
+    connection.dispatch = lambda frame, peer: (connection.mute(), harness.dispatch(frame, peer))[1]
+    receive(connection, framed(b"first") + framed(b"second"))
+    connection.dispatch = harness.dispatch
+    receive(connection, framed(b"third"))
+    assert transport.writes == [framed(b"first")]
+    connection.unmute()
+    assert b"".join(transport.writes[1:]) == framed(b"second") + framed(b"third")
+    connection.connection_lost(None)
+
+
 async def test_answers_are_written_before_a_connection_is_closed(endless_turns):
     """The client of a bad frame gets the answers to the requests before it."""
     connection, transport = Harness().connection(), RecordingTransport()
