@@ -54,7 +54,9 @@ class Housekeeping:
     async def run(self) -> None:
         """Runs one round every few seconds until it is cancelled or the log directory is offline."""
         await asyncio.sleep(INTERVAL_S)
-        with contextlib.suppress(OSError):  # no descriptor is left: whoever needs one tries again
+        with contextlib.suppress(
+            OSError
+        ):  # no descriptor is left: the import is tried again when it is needed
             await in_thread(lambda: [*map(import_module, _NEEDED_LATER)])
         while True:
             try:

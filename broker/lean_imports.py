@@ -7,7 +7,7 @@ and a tenth of the start.
 Modules that are used to start processes, to print a traceback or to look at source code: a `_Later` is in their place,
 which imports the real one when a name of it is asked for. All of them together are 6 ms.
 
-Whoever imports one of them later (the admin port, ZooKeeper by TLS, the keys of OAuth) gets the real one.
+A later import of one of them (by the admin port, ZooKeeper by TLS, the keys of OAuth) gives the real one.
 """
 
 from __future__ import annotations

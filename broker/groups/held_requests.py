@@ -62,7 +62,7 @@ class _Held(Promise):
             self._become_ready()
 
     def fail(self, error: Exception) -> None:
-        """Has the error raised by whoever takes the answer."""
+        """Raises the error where the answer is taken."""
         self._error = error
         self._become_ready()
 
@@ -140,7 +140,7 @@ class HeldRequests:
         held, _ = self._held.popitem(last=False)
         try:
             held.give(self._process(held.request))
-        except Exception as error:  # noqa: BLE001 - belongs to whoever asked
+        except Exception as error:  # noqa: BLE001 - it is raised where the answer is taken
             held.fail(error)
 
 

@@ -44,7 +44,7 @@ _NAMES: Final = (
     "correlation_id",
 )
 BEGINNING: Final = bytes((0x80 + len(_NAMES),)) + msgpack.packb("type") + msgpack.packb(_TYPE)
-"""The first bytes of a usual fetch: whoever sees others need not ask."""
+"""The first bytes of a usual fetch: of other messages there is no need to ask."""
 BEGINNING_SIZE: Final = len(BEGINNING)
 _fields: Final = itemgetter(*_NAMES)
 _row_fields: Final = itemgetter(*ReplicaWanted._fields)

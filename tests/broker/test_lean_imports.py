@@ -1,4 +1,4 @@
-"""A broker leaves alone what it hardly ever uses, OpenSSL above all, and whoever needs it later gets the real one."""
+"""A broker does not load what it hardly ever uses, OpenSSL above all; a later import gives the real one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_asyncio_and_uvloop_do_not_load_openssl() -> None:
 
 
 def test_what_is_rarely_used_is_loaded_when_it_is_asked_for() -> None:
-    """Whoever imports it gets the real one, and asyncio finds in its stand-in whatever it needs."""
+    """A later import gives the real one, and asyncio finds in its stand-in what it needs."""
     _run(
         "from broker.lean_imports import import_lean, loop_factory\n"
         "import sys\n"

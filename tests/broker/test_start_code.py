@@ -133,7 +133,7 @@ def other_python(path: Path) -> None:
     ids=["missing", "empty", "garbage", "cut off", "cut off early", "other Python"],
 )
 def test_a_file_that_cannot_be_used_costs_nothing_but_time(room: Path, spoil: object) -> None:
-    """The start goes on without it."""
+    """The start continues without it."""
     start_code.write_start_code()
     assert callable(spoil)
     spoil(Path(start_code.PATH))

@@ -63,7 +63,7 @@ def test_pieces_wait_while_all_threads_are_busy() -> None:
 
 
 class Asleep:
-    """A thread that waits for a piece, and goes on in the test's own time."""
+    """A thread that waits for a piece, and continues when the test lets it."""
 
     def __init__(self) -> None:
         self.given: int | None = None

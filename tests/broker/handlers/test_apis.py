@@ -44,7 +44,7 @@ def test_every_file_that_serves_an_api_is_declared() -> None:
 
 @of_each_api
 def test_its_file_begins_with_its_name_key_and_versions(api: Api) -> None:
-    """Whoever reads a handler sees which versions it serves."""
+    """The file of a handler says which versions it serves."""
     title = _TITLE.match(import_module(f"broker.handlers.{api.name}").__doc__ or "")
     assert title, "begin with: CreateTopics (19), versions 2-7: ..."
     name, key, first, last = title.groups()

@@ -201,7 +201,7 @@ async def test_what_waits_for_others_counts_as_waiting(fed):
 
 
 async def test_beyond_the_bound_a_waiting_connection_is_not_read(fed):
-    """It goes on when the request that it has is answered."""
+    """It continues when the request that it has is answered."""
     fed.budget.waiting.bytes_max = 2 * len(b"poll 1")
     await fed.send(b"poll 1", b"poll 2")
     assert len(fed.promises) == 1
