@@ -10,6 +10,7 @@ COPY pyproject.toml .
 RUN python3 -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')" > requirements.txt \
  && /opt/echoless/bin/pip wheel --no-cache-dir -w wheels -r requirements.txt setuptools wheel
 COPY README.md ./
+COPY src src
 COPY protocol protocol
 COPY storage storage
 COPY coordinators coordinators
@@ -17,13 +18,13 @@ COPY client client
 COPY testkit testkit
 COPY diagram diagram
 COPY broker broker
+COPY pipeline pipeline
 COPY cli cli
 RUN /opt/echoless/bin/pip wheel --no-cache-dir --no-deps --no-index --find-links wheels -w wheels . \
  && /opt/echoless/bin/pip install --no-cache-dir --no-compile --no-index --find-links wheels echoless \
  && /opt/echoless/bin/pip uninstall -q -y pip setuptools \
  && find /opt/echoless -name '*.so' -exec strip --strip-unneeded {} + \
- && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/echoless/lib \
- && /opt/echoless/bin/python -P -m broker.start_code
+ && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/echoless/lib
 COPY containers/health.py /opt/echoless/health.py
 
 FROM debian:12-slim

@@ -45,9 +45,9 @@ $(VENV)/bin/python:
 	$(PYTHON3) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml $(VENV)/bin/python
+	rm -rf echoless.egg-info  # of an installation before 0.3.0: pytest would find its plugin there
 	$(PYTHON) -m pip install -q --disable-pip-version-check -e .
-	$(PYTHON) -m compileall -q broker cli client coordinators diagram protocol storage
-	$(PYTHON) -m broker.start_code
+	$(PYTHON) -m compileall -q src/echoless/*/
 	touch $@
 
 $(VENV)/.installed-dev: pyproject.toml $(VENV)/.installed

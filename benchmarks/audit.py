@@ -4,7 +4,7 @@
 
 Two replicas of one topic are written by the real log, with one fault in each of five partitions: a
 repeated batch, a lost one, two in the wrong order, a flipped bit, and one batch that differs
-between the replicas. Then `python -m pipeline audit` runs on both with each number of cores,
+between the replicas. Then `python -m echoless.spark audit` runs on both with each number of cores,
 including Spark's start. It must find the five faults and nothing else.
 """
 
@@ -26,13 +26,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from protocol.record_batch import BatchHeader, compute_crc, read_header, seal_batch, walk
-from protocol.records import Record, build_batch
-from protocol.sequence import increment
-from storage.log import Log
-from storage.log_config import LogConfig
-from storage.log_directory import LogDirectory
-from storage.os_file_system import OsFileSystem
+from echoless.protocol.record_batch import BatchHeader, compute_crc, read_header, seal_batch, walk
+from echoless.protocol.records import Record, build_batch
+from echoless.protocol.sequence import increment
+from echoless.storage.log import Log
+from echoless.storage.log_config import LogConfig
+from echoless.storage.log_directory import LogDirectory
+from echoless.storage.os_file_system import OsFileSystem
 
 TOPIC = "audited"
 PARTITIONS = 8
@@ -191,7 +191,7 @@ def measure(replicas: list[Path], cores: int, tables: Path) -> None:
     shutil.rmtree(tables, ignore_errors=True)
     size = sum(path.stat().st_size for replica in replicas for path in replica.rglob("*.log"))
     begin = time.perf_counter()
-    command = [sys.executable, "-m", "pipeline", "audit", *map(str, replicas)]
+    command = [sys.executable, "-m", "echoless.spark", "audit", *map(str, replicas)]
     command += ["--master", f"local[{cores}]", "--output", str(tables)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     seconds = time.perf_counter() - begin

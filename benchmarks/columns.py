@@ -20,15 +20,15 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks.pairs import in_turn, print_pair
-from client.batch import encode_batch, partition_of
-from client.column_batch import ColumnBatches
-from client.column_partitions import partitions_of
-from client.columns import columns
-from client.open_batches import OpenBatches
-from client.producer import Producer
-from client.settings import Settings
-from protocol.record_batch import Codec
-from protocol.records import Record
+from echoless.client.batch import encode_batch, partition_of
+from echoless.client.column_batch import ColumnBatches
+from echoless.client.column_partitions import partitions_of
+from echoless.client.columns import columns
+from echoless.client.open_batches import OpenBatches
+from echoless.client.producer import Producer
+from echoless.client.settings import Settings
+from echoless.protocol.record_batch import Codec
+from echoless.protocol.records import Record
 from tests.support.echoless import Echoless
 
 CHUNK_ROWS = 10_000

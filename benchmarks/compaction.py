@@ -18,15 +18,15 @@ import tracemalloc
 from pathlib import Path
 
 from benchmarks.compaction_brokers import MEGABYTE, keyed_batch, measure_brokers
-from protocol.record_batch import read_header
-from storage.compaction.cleaning import Cleaning
-from storage.compaction.key_map import KeyMap, short_key
-from storage.compaction.plan import CompactionRules
-from storage.compaction.swap import Cleaned
-from storage.log import Log
-from storage.log_config import LogConfig
-from storage.opening import Opening
-from storage.os_file_system import OsFileSystem
+from echoless.protocol.record_batch import read_header
+from echoless.storage.compaction.cleaning import Cleaning
+from echoless.storage.compaction.key_map import KeyMap, short_key
+from echoless.storage.compaction.plan import CompactionRules
+from echoless.storage.compaction.swap import Cleaned
+from echoless.storage.log import Log
+from echoless.storage.log_config import LogConfig
+from echoless.storage.opening import Opening
+from echoless.storage.os_file_system import OsFileSystem
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from benchmarks.versus_kafka import KAFKA_JVM
-from protocol.records import Record, build_batch
+from echoless.protocol.records import Record, build_batch
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.echoless import Echoless
 from tests.support.raw_client import RawConnection, create_topic

@@ -85,7 +85,14 @@ def main() -> None:
             return found
 
         def followed() -> dict[str, float]:
-            follow = ["cli", "decisions", "--follow", "--json", "--admin", broker.admin_address]
+            follow = [
+                "echoless",
+                "decisions",
+                "--follow",
+                "--json",
+                "--admin",
+                broker.admin_address,
+            ]
             with _running(follow):
                 return _measured("followed", broker, arguments.seconds)
 

@@ -17,12 +17,12 @@ from pathlib import Path
 from random import Random
 from typing import Final, TypeVar
 
-from broker.metadata.cluster_id import read_or_create_cluster_id
-from broker.metadata.producer_ids import ProducerIds
-from broker.metadata.registration import BrokerInfo, Endpoint, register_broker
-from broker.metadata.topic import NewTopic
-from broker.metadata.topic_registry import TopicRegistry
-from broker.tree.embedded import EmbeddedNodeTree
+from echoless.broker.metadata.cluster_id import read_or_create_cluster_id
+from echoless.broker.metadata.producer_ids import ProducerIds
+from echoless.broker.metadata.registration import BrokerInfo, Endpoint, register_broker
+from echoless.broker.metadata.topic import NewTopic
+from echoless.broker.metadata.topic_registry import TopicRegistry
+from echoless.broker.tree.embedded import EmbeddedNodeTree
 
 STARTS: Final = 10
 PARTITIONS_DEFAULT: Final = 1000

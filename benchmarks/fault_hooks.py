@@ -22,17 +22,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-from broker.assembly import new_broker
-from broker.config.loading import Address, Config, LogFlush
-from broker.decisions.decisions import Decisions
-from broker.environment import Environment, this_machine
-from broker.faults.faults import Faults
-from broker.handlers.dispatch import KafkaDispatcher
-from broker.metadata.topic import NewTopic
-from broker.network.connection import Connection
-from broker.network.memory_budget import MemoryBudget
-from broker.network.server import Server, bind
-from broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
+from echoless.broker.assembly import new_broker
+from echoless.broker.config.loading import Address, Config, LogFlush
+from echoless.broker.decisions.decisions import Decisions
+from echoless.broker.environment import Environment, this_machine
+from echoless.broker.faults.faults import Faults
+from echoless.broker.handlers.dispatch import KafkaDispatcher
+from echoless.broker.metadata.topic import NewTopic
+from echoless.broker.network.connection import Connection
+from echoless.broker.network.memory_budget import MemoryBudget
+from echoless.broker.network.server import Server, bind
+from echoless.broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
 from tests.support.raw_batches import plain_batch
 from tests.support.raw_produce import PRODUCE, PartitionData, encode_produce
 

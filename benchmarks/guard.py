@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from benchmarks.request_cost import Addresses, prepare, request_cost_us
 from benchmarks.versus_commit import serving, unpacked
-from tests.support.echoless import REPOSITORY, Echoless
+from tests.support.echoless import SOURCES, Echoless
 
 BASELINE: Final = "9c443a2"
 """A commit of main. Name a newer one here once requests have become cheaper, so that it stays so."""
@@ -79,7 +79,7 @@ def compare(
     return cost
 
 
-def costs(there: Path, here: Path = REPOSITORY) -> dict[str, Cost]:
+def costs(there: Path, here: Path = SOURCES) -> dict[str, Cost]:
     """The cost of each kind of request, of two trees of the broker's code."""
     with _both(here, there) as brokers:
         deadline = time.monotonic() + TIME_MAX_S

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.pairs import in_turn, print_pair
-from client.producer import Producer
-from client.settings import Settings
+from echoless.client.producer import Producer
+from echoless.client.settings import Settings
 from tests.support.echoless import Echoless
 
 LOADS = ((1, 100, 65_536), (12, 100, 65_536), (12, 100, 1_500), (1, 1000, 65_536))

@@ -17,10 +17,17 @@ from collections.abc import Callable
 from pathlib import Path
 from timeit import timeit
 
-from protocol.dedup import Append, BatchMetadata, PartitionRules, ProducerEntry, commit, decide
-from protocol.record_batch import BatchHeader
-from storage.producers.snapshot import decode_snapshot, encode_snapshot
-from storage.producers.state import ProducerStates
+from echoless.protocol.dedup import (
+    Append,
+    BatchMetadata,
+    PartitionRules,
+    ProducerEntry,
+    commit,
+    decide,
+)
+from echoless.protocol.record_batch import BatchHeader
+from echoless.storage.producers.snapshot import decode_snapshot, encode_snapshot
+from echoless.storage.producers.state import ProducerStates
 
 NOW_MS = 1_763_685_000_000
 ROUNDS = 10

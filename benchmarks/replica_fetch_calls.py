@@ -12,17 +12,17 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from benchmarks.request_calls import Calls
-from broker.config.names import LogFlush
-from broker.metrics import Metrics
-from broker.native.exchange import Exchange
-from broker.network.promise import Promise
-from broker.network.request import Peer
-from protocol.native.codec import encode_message
-from protocol.native.replication import ReplicaFetch, ReplicaWanted
+from echoless.broker.config.names import LogFlush
+from echoless.broker.metrics import Metrics
+from echoless.broker.native.exchange import Exchange
+from echoless.broker.network.promise import Promise
+from echoless.broker.network.request import Peer
+from echoless.protocol.native.codec import encode_message
+from echoless.protocol.native.replication import ReplicaFetch, ReplicaWanted
 from tests.broker.partitions.led import Led
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 RECORDED: Final = 102
 """At the last count."""

@@ -19,8 +19,8 @@ from typing import Any, Final
 import uvloop
 
 from benchmarks.request_cost import KINDS, Addresses, prepare
-from broker.config.names import LogFlush
-from tests.support.echoless import REPOSITORY
+from echoless.broker.config.names import LogFlush
+from tests.support.echoless import SOURCES
 from tests.support.in_process import Running, in_process
 
 RECORDED: Final = {
@@ -40,7 +40,7 @@ Kinds after `commit` wait for a flush, as those of a leader wait for its followe
 """
 _COMMIT: Final = "commit "
 _ROOMS: Final = tuple(
-    str(REPOSITORY / room) for room in ("broker", "coordinators", "storage", "protocol")
+    str(SOURCES / "echoless" / room) for room in ("broker", "coordinators", "storage", "protocol")
 )
 _SAMPLES: Final = 3
 _REQUESTS: Final = 20

@@ -26,7 +26,7 @@ from typing import Final
 from benchmarks.pairs import Pair, pairs_of, run_load, several_in_turn
 from benchmarks.request_cost import processor_s
 from benchmarks.versus_kafka import KAFKA_JVM
-from protocol.sasl.mechanism import Mechanism
+from echoless.protocol.sasl.mechanism import Mechanism
 from tests.broker.authentication.log_in import log_in as log_in_raw
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.certificates import Authority
@@ -130,7 +130,7 @@ def _add_alice(place: Path) -> None:
 
 
 def _command(*arguments: str) -> None:
-    command = [sys.executable, "-m", "cli", *arguments]
+    command = [sys.executable, "-m", "echoless", *arguments]
     subprocess.run(command, check=True, capture_output=True, cwd=REPOSITORY)
 
 

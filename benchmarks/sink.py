@@ -19,9 +19,9 @@ from typing import Any
 
 from benchmarks.pairs import in_turn, print_pair
 from benchmarks.versus_kafka import KAFKA_JVM
-from pipeline.exactly_once import register
-from pipeline.kafka_connector import connector_settings
-from pipeline.session import open_session
+from echoless.pipeline.exactly_once import register
+from echoless.pipeline.kafka_connector import connector_settings
+from echoless.pipeline.session import open_session
 from tests.spark_proofs.numbered_source import SOURCES, write_source
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.echoless import Echoless

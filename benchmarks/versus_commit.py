@@ -15,9 +15,9 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -34,7 +34,8 @@ from tests.support.cluster import Cluster
 from tests.support.echoless import REPOSITORY, Echoless
 from tests.support.raw_client import ConnectionEndedError
 
-_ROOMS: Final = ("broker", "coordinators", "storage", "protocol")
+_PLACES: Final = ("src", "broker", "coordinators", "storage", "protocol")
+"""What a broker is imported from."""
 _COMMIT_SETTINGS: Final = {"log_flush": "commit"}
 _TOPICS: Final = map("topic-{}".format, itertools.count())
 _ROUND_BYTES_MAX: Final = 256 * 1024 * 1024
@@ -55,16 +56,22 @@ def unpacked(commit: str) -> Iterator[Path]:
     try:
         there = _git("ls-tree", "--name-only", commit).decode().split()
         archive = _git(
-            "archive", "--format=zip", commit, *(room for room in _ROOMS if room in there)
+            "archive", "--format=tar", commit, *(place for place in _PLACES if place in there)
         )
     except FileNotFoundError:
         raise LookupError("there is no git here") from None
     except subprocess.CalledProcessError as error:
         raise LookupError(error.stderr.decode().strip()) from None
     with tempfile.TemporaryDirectory(prefix="versus-") as directory:
-        with zipfile.ZipFile(io.BytesIO(archive)) as files:
-            files.extractall(directory)
-        yield Path(directory)
+        with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+            files.extractall(directory, filter="data")
+        yield _path_of(Path(directory))
+
+
+def _path_of(tree: Path) -> Path:
+    """The directory that the broker is imported from; before 0.3.0 the tree itself."""
+    sources = tree / "src"
+    return sources if sources.exists() else tree
 
 
 @contextmanager
@@ -79,15 +86,18 @@ def tree_of(commit: str) -> Iterator[Path]:
 def this_tree() -> Iterator[Path]:
     """The broker's code as it is in the working tree, compiled in the same way."""
     with tempfile.TemporaryDirectory(prefix="versus-") as directory:
-        for room in _ROOMS:
-            shutil.copytree(REPOSITORY / room, Path(directory) / room)
-        _compile(Path(directory))
-        yield Path(directory)
+        for place in _PLACES:
+            shutil.copytree(REPOSITORY / place, Path(directory) / place, symlinks=True)
+        _compile(_path_of(Path(directory)))
+        yield _path_of(Path(directory))
 
 
 def _compile(tree: Path) -> None:
-    compileall.compile_dir(tree, quiet=1)
-    if (tree / "broker" / "start_code.py").exists():
+    package = tree / "echoless"  # which has links to its rooms
+    for directory in package.iterdir() if package.exists() else [tree]:
+        if directory.is_dir():
+            compileall.compile_dir(directory, quiet=1)
+    if (tree / "broker" / "start_code.py").exists():  # before 0.3.0
         command = [sys.executable, "-P", "-m", "broker.start_code"]
         subprocess.run(command, env={**os.environ, "PYTHONPATH": str(tree)}, check=True)
 

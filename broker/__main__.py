@@ -1,20 +1,20 @@
-"""`python -m broker` is `echoless serve`."""
+"""`python -m echoless.broker` is `echoless serve`."""
 
 from __future__ import annotations
 
 import sys
 
-from broker.garbage import begin_start
-from broker.start_code import use_start_code
+from echoless.broker.garbage import begin_start
+from echoless.broker.start_code import use_start_code
 
 if __name__ == "__main__":
     begin_start()
     use_start_code()
 
-    from broker.lean_imports import import_lean
+    from echoless.broker.lean_imports import import_lean
 
     import_lean()
 
-    from broker.serve import main
+    from echoless.broker.serve import main
 
     sys.exit(main())

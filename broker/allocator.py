@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.framing import HUGE_FRAME_SIZE
+from echoless.protocol.framing import HUGE_FRAME_SIZE
 
 KEPT_BLOCK_BYTES: Final = HUGE_FRAME_SIZE
 """Smaller blocks stay in the heap, of which at most twice as much is left free at its end."""

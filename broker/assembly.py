@@ -14,44 +14,44 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from broker.broker import Broker, Wiring
-from broker.cluster.membership import Membership
-from broker.cluster.metadata_rows import MetadataRows
-from broker.cluster.stand_alone import StandAlone
-from broker.cluster.topics import Topics
-from broker.config.listener_names import ADMIN, NATIVE
-from broker.config.loading import Config, LogFlush
-from broker.config.security import SecurityProtocol
-from broker.decisions.decisions import Decisions
-from broker.environment import Environment
-from broker.faults.faults import Faults
-from broker.groups.cluster_topics import ClusterTopics
-from broker.groups.groups import Groups
-from broker.handlers.dispatch import KafkaDispatcher
-from broker.metrics import Metrics
-from broker.native.dispatch import NativeDispatcher
-from broker.network.connection import Connection, Dispatch
-from broker.network.listeners import Listener
-from broker.network.server import Server
-from broker.network.turns import in_thread
-from broker.quotas.connection_rates import ConnectionRates
-from broker.records.deadlines import Deadlines
-from broker.records.fetch import FetchParts
-from broker.records.produce import ProduceParts
-from broker.services import Services
-from broker.state_topics.append_parts import AppendParts
-from broker.state_topics.topic import StateTopic
-from protocol.internal_topics import CONSUMER_OFFSETS
-from protocol.lean_dataclass import replace
+from echoless.broker.broker import Broker, Wiring
+from echoless.broker.cluster.membership import Membership
+from echoless.broker.cluster.metadata_rows import MetadataRows
+from echoless.broker.cluster.stand_alone import StandAlone
+from echoless.broker.cluster.topics import Topics
+from echoless.broker.config.listener_names import ADMIN, NATIVE
+from echoless.broker.config.loading import Config, LogFlush
+from echoless.broker.config.security import SecurityProtocol
+from echoless.broker.decisions.decisions import Decisions
+from echoless.broker.environment import Environment
+from echoless.broker.faults.faults import Faults
+from echoless.broker.groups.cluster_topics import ClusterTopics
+from echoless.broker.groups.groups import Groups
+from echoless.broker.handlers.dispatch import KafkaDispatcher
+from echoless.broker.metrics import Metrics
+from echoless.broker.native.dispatch import NativeDispatcher
+from echoless.broker.network.connection import Connection, Dispatch
+from echoless.broker.network.listeners import Listener
+from echoless.broker.network.server import Server
+from echoless.broker.network.turns import in_thread
+from echoless.broker.quotas.connection_rates import ConnectionRates
+from echoless.broker.records.deadlines import Deadlines
+from echoless.broker.records.fetch import FetchParts
+from echoless.broker.records.produce import ProduceParts
+from echoless.broker.services import Services
+from echoless.broker.state_topics.append_parts import AppendParts
+from echoless.broker.state_topics.topic import StateTopic
+from echoless.protocol.internal_topics import CONSUMER_OFFSETS
+from echoless.protocol.lean_dataclass import replace
 
 if TYPE_CHECKING:
-    from broker.admin.server import AdminServer
-    from broker.authentication.admin_tokens import Tokens
-    from broker.authentication.session import Logins
-    from broker.authentication.tls import Tls
-    from broker.network.tls_acceptor import TlsSettings
-    from broker.replication.peers import Peers
-    from protocol.native.admin_read import AdminRead
+    from echoless.broker.admin.server import AdminServer
+    from echoless.broker.authentication.admin_tokens import Tokens
+    from echoless.broker.authentication.session import Logins
+    from echoless.broker.authentication.tls import Tls
+    from echoless.broker.network.tls_acceptor import TlsSettings
+    from echoless.broker.replication.peers import Peers
+    from echoless.protocol.native.admin_read import AdminRead
 
 
 def new_broker(
@@ -109,7 +109,7 @@ def new_servers(broker: Broker, listeners: Sequence[Listener]) -> list[Server]:
 
 def new_admin_server(listener: socket.socket, broker: Broker) -> AdminServer:
     """The admin port, which answers while the broker starts."""
-    from broker.admin.server import AdminServer
+    from echoless.broker.admin.server import AdminServer
 
     return AdminServer(listener, broker, _tls_settings(broker, ADMIN))
 
@@ -117,7 +117,7 @@ def new_admin_server(listener: socket.socket, broker: Broker) -> AdminServer:
 def _new_tls(config: Config) -> Tls | None:
     if not config.speaks_tls:
         return None
-    from broker.authentication.tls import Tls
+    from echoless.broker.authentication.tls import Tls
 
     return Tls(config)
 
@@ -125,7 +125,7 @@ def _new_tls(config: Config) -> Tls | None:
 def _new_logins(config: Config, metrics: Metrics) -> Logins | None:
     if not any(one.protocol.is_sasl for one in config.listener_security_protocol_map):
         return None
-    from broker.authentication.session import Logins
+    from echoless.broker.authentication.session import Logins
 
     return Logins(config, metrics)
 
@@ -133,7 +133,7 @@ def _new_logins(config: Config, metrics: Metrics) -> Logins | None:
 def _new_admin_tokens(config: Config) -> Tokens | None:
     if config.admin_token_file is None:
         return None
-    from broker.authentication.admin_tokens import Tokens
+    from echoless.broker.authentication.admin_tokens import Tokens
 
     return Tokens(config.admin_token_file)
 
@@ -150,15 +150,15 @@ def _guarded(dispatch: KafkaDispatcher, config: Config, listener: str) -> Dispat
     """The dispatcher itself, or what stands before it on a listener with SASL."""
     if not config.security_protocol(listener).is_sasl:
         return dispatch
-    from broker.handlers.sasl_gate import SaslGate
+    from echoless.broker.handlers.sasl_gate import SaslGate
 
     return SaslGate(dispatch)
 
 
 def _open_peers(config: Config, tls: Tls | None) -> Peers:
     """Connections to the native ports of other brokers, which speak what this one's does."""
-    from broker.replication.peer_login import PeerLogin
-    from broker.replication.peers import TcpPeers
+    from echoless.broker.replication.peer_login import PeerLogin
+    from echoless.broker.replication.peers import TcpPeers
 
     protocol = config.security_protocol(NATIVE)
     return TcpPeers(
@@ -179,8 +179,8 @@ def _new_membership(broker: Broker) -> Membership:
         alone = StandAlone(broker.tree, broker.registry, broker.config.broker_id)
         alone.on_session_lost(broker.lose_session)
         return alone
-    from broker.cluster.joining import Joining
-    from broker.cluster.member import Callbacks, ClusterMember
+    from echoless.broker.cluster.joining import Joining
+    from echoless.broker.cluster.member import Callbacks, ClusterMember
 
     return ClusterMember(
         broker.config,
@@ -208,7 +208,7 @@ def _new_groups(broker: Broker) -> Groups:
     if (
         broker.config.zookeeper_hosts is not None
     ):  # a leadership may begin while requests are served
-        import_module("broker.groups.shard")
+        import_module("echoless.broker.groups.shard")
     return Groups(
         broker.config,
         StateTopic(
@@ -234,7 +234,7 @@ async def _create_internal_topic(broker: Broker, name: str) -> None:
 
 
 async def _read_admin(broker: Broker, message: AdminRead) -> tuple[int, str]:
-    peer_reading = await in_thread(partial(import_module, "broker.admin.peer_reading"))
+    peer_reading = await in_thread(partial(import_module, "echoless.broker.admin.peer_reading"))
     answer: tuple[int, str] = await peer_reading.answer_peer(broker, message)
     return answer
 

@@ -19,52 +19,52 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from broker.clock import Clock
-from broker.cluster.agreed_cluster_id import agreed_cluster_id
-from broker.cluster.membership import Membership
-from broker.config.loading import Address, Config, LogFlush
-from broker.config.names import Authorizer, ProducerIdBinding
-from broker.config.topic import to_log_config
-from broker.decisions.decisions import Decisions
-from broker.environment import Environment
-from broker.essential_task import essential_task
-from broker.faults.faults import Faults
-from broker.groups.groups import Groups
-from broker.housekeeping import Housekeeping
-from broker.limited_log import LimitedLog
-from broker.metadata.old_copy import check_epochs_within
-from broker.metadata.producer_ids import ProducerIds
-from broker.metadata.registration import BrokerInfo, Endpoint
-from broker.metadata.topic_registry import TopicRegistry
-from broker.metrics import Metrics
-from broker.network.memory_budget import MemoryBudget
-from broker.network.open_connections import OpenConnections
-from broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
-from broker.partitions.cleaner import Cleaner
-from broker.partitions.disk_queue import in_thread
-from broker.partitions.flusher import Flusher
-from broker.partitions.held import Partitions
-from broker.partitions.partition import Partition
-from broker.partitions.scrubber import Scrubber
-from broker.partitions.topic_deletion import TopicDeletion
-from broker.quotas.quotas import Quotas
-from broker.records.record_thread import RecordThread
-from broker.services import Services
-from broker.tree.node_tree import CoordinationError
-from protocol.errors import ErrorCode, KafkaError
-from protocol.lean_named_tuple import NamedTuple
-from storage.file_system import OutOfDescriptorsError, StorageError
-from storage.log_directory import LogDirectory
-from storage.meta_properties import read_cluster_id
+from echoless.broker.clock import Clock
+from echoless.broker.cluster.agreed_cluster_id import agreed_cluster_id
+from echoless.broker.cluster.membership import Membership
+from echoless.broker.config.loading import Address, Config, LogFlush
+from echoless.broker.config.names import Authorizer, ProducerIdBinding
+from echoless.broker.config.topic import to_log_config
+from echoless.broker.decisions.decisions import Decisions
+from echoless.broker.environment import Environment
+from echoless.broker.essential_task import essential_task
+from echoless.broker.faults.faults import Faults
+from echoless.broker.groups.groups import Groups
+from echoless.broker.housekeeping import Housekeeping
+from echoless.broker.limited_log import LimitedLog
+from echoless.broker.metadata.old_copy import check_epochs_within
+from echoless.broker.metadata.producer_ids import ProducerIds
+from echoless.broker.metadata.registration import BrokerInfo, Endpoint
+from echoless.broker.metadata.topic_registry import TopicRegistry
+from echoless.broker.metrics import Metrics
+from echoless.broker.network.memory_budget import MemoryBudget
+from echoless.broker.network.open_connections import OpenConnections
+from echoless.broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
+from echoless.broker.partitions.cleaner import Cleaner
+from echoless.broker.partitions.disk_queue import in_thread
+from echoless.broker.partitions.flusher import Flusher
+from echoless.broker.partitions.held import Partitions
+from echoless.broker.partitions.partition import Partition
+from echoless.broker.partitions.scrubber import Scrubber
+from echoless.broker.partitions.topic_deletion import TopicDeletion
+from echoless.broker.quotas.quotas import Quotas
+from echoless.broker.records.record_thread import RecordThread
+from echoless.broker.services import Services
+from echoless.broker.tree.node_tree import CoordinationError
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.storage.file_system import OutOfDescriptorsError, StorageError
+from echoless.storage.log_directory import LogDirectory
+from echoless.storage.meta_properties import read_cluster_id
 
 if TYPE_CHECKING:
-    from broker.authentication.admin_tokens import Tokens
-    from broker.authentication.producer_binding import ProducerBinding
-    from broker.authentication.session import Logins
-    from broker.authentication.tls import Tls
-    from broker.authorization.access import Access
-    from broker.tree.node_tree import NodeTree
-    from storage.log_config import LogConfig
+    from echoless.broker.authentication.admin_tokens import Tokens
+    from echoless.broker.authentication.producer_binding import ProducerBinding
+    from echoless.broker.authentication.session import Logins
+    from echoless.broker.authentication.tls import Tls
+    from echoless.broker.authorization.access import Access
+    from echoless.broker.tree.node_tree import NodeTree
+    from echoless.storage.log_config import LogConfig
 
 logger = logging.getLogger(__name__)
 limited: Final = LimitedLog(logger)
@@ -197,7 +197,7 @@ class Broker:
         await self.replicas.take_up(self.membership)
         await self.producer_ids.start()
         if self.config.producer_id_binding is ProducerIdBinding.PRINCIPAL:
-            from broker.authentication.producer_binding import ProducerBinding
+            from echoless.broker.authentication.producer_binding import ProducerBinding
 
             self.binding = await ProducerBinding.open(self.tree)
         await self.quotas.start(self.tree, is_shared=self.config.zookeeper_hosts is not None)
@@ -228,7 +228,7 @@ class Broker:
         )
         self._tasks.append(essential_task(self.cleaner.run(), "cleaner"))
         if self.config.authorizer is Authorizer.ACL:
-            from broker.authorization.access import Access
+            from echoless.broker.authorization.access import Access
 
             self.access = Access(self.config, self.tree, self.environment.rng)
             await self.access.start()

@@ -22,7 +22,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from storage.clock_checkpoint import ClockReading
+from echoless.storage.clock_checkpoint import ClockReading
 
 logger = logging.getLogger(__name__)
 

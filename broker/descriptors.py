@@ -10,7 +10,7 @@ import contextlib
 import resource
 from typing import Final
 
-from protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 SPARES: Final = 16
 """Held in reserve so that file operations under way can complete; see `storage/spare_descriptors.py`."""

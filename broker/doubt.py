@@ -12,8 +12,8 @@ import functools
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from protocol.errors import KafkaError
-from storage.file_system import StorageError
+from echoless.protocol.errors import KafkaError
+from echoless.storage.file_system import StorageError
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")

@@ -13,16 +13,16 @@ from functools import cache
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from broker.descriptors import SPARES, descriptor_shares
-from protocol.lean_dataclass import dataclass
-from storage.disk_work import RunAll, in_threads, one_by_one
-from storage.file_system import FileSystem
-from storage.os_file_system import OsFileSystem
+from echoless.broker.descriptors import SPARES, descriptor_shares
+from echoless.protocol.lean_dataclass import dataclass
+from echoless.storage.disk_work import RunAll, in_threads, one_by_one
+from echoless.storage.file_system import FileSystem
+from echoless.storage.os_file_system import OsFileSystem
 
 if TYPE_CHECKING:
-    from broker.config.loading import Config
-    from broker.replication.peers import Peers
-    from broker.tree.node_tree import NodeTree
+    from echoless.broker.config.loading import Config
+    from echoless.broker.replication.peers import Peers
+    from echoless.broker.tree.node_tree import NodeTree
 
 COORDINATION_FILE: Final = "coordination.sqlite"
 """The file in the data directory in which the embedded coordinator keeps its nodes."""
@@ -78,15 +78,15 @@ def monotonic_ms() -> int:
 
 async def _open_tree(config: Config) -> NodeTree:
     if config.zookeeper_hosts is None:
-        from broker.tree.embedded import EmbeddedNodeTree
+        from echoless.broker.tree.embedded import EmbeddedNodeTree
 
         return EmbeddedNodeTree.open(f"{config.data_dir}/{COORDINATION_FILE}")
-    from broker.tree.zookeeper import ZooKeeperNodeTree
+    from echoless.broker.tree.zookeeper import ZooKeeperNodeTree
 
     return await ZooKeeperNodeTree.open(config)
 
 
 def _open_peers() -> Peers:
-    from broker.replication.peers import TcpPeers
+    from echoless.broker.replication.peers import TcpPeers
 
     return TcpPeers()

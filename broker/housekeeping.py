@@ -14,18 +14,18 @@ from functools import partial
 from importlib import import_module
 from typing import Final
 
-from broker.clock import Clock
-from broker.metrics import Metrics
-from broker.partitions.disk_queue import in_thread
-from broker.partitions.held import Partitions
-from broker.partitions.retention import remove_old_segments
-from storage.disk_work import RunAll
-from storage.file_system import StorageError
-from storage.log_directory import LogDirectory
+from echoless.broker.clock import Clock
+from echoless.broker.metrics import Metrics
+from echoless.broker.partitions.disk_queue import in_thread
+from echoless.broker.partitions.held import Partitions
+from echoless.broker.partitions.retention import remove_old_segments
+from echoless.storage.disk_work import RunAll
+from echoless.storage.file_system import StorageError
+from echoless.storage.log_directory import LogDirectory
 
 INTERVAL_S: Final = 5.0
 _CLOCK_SAVED_EVERY_MS: Final = 60_000
-_NEEDED_LATER: Final = ("msgpack", "storage.compaction.cleaning")
+_NEEDED_LATER: Final = ("msgpack", "echoless.storage.compaction.cleaning")
 """Modules that a start does without, but whose import must not fail when they are needed: changes of a log write
 snapshots, and the cleaner is essential."""
 

@@ -13,7 +13,7 @@ import sys
 import time
 from typing import IO, Final
 
-from broker.config.names import LogFormat, LogLevel
+from echoless.broker.config.names import LogFormat, LogLevel
 
 _TEXT_FORMAT: Final = "%(asctime)s.%(msecs)03dZ %(levelname)-7s %(name)s: %(message)s"
 _TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%S"
@@ -25,7 +25,7 @@ _ESCAPES: Final = {code: ascii(chr(code))[1:-1] for code in _CONTROL_CHARACTERS}
 
 
 class TextFormatter(logging.Formatter):
-    """`2026-11-21T00:50:12.345Z INFO    broker.server: message`, in UTC."""
+    """`2026-11-21T00:50:12.345Z INFO    echoless.broker.network.server: message`, in UTC."""
 
     converter = staticmethod(time.gmtime)
 

@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
 
-from protocol.lean_dataclass import dataclass, field
-from protocol.record_batch import LOG_OVERHEAD, BatchHeader
-from storage.opening import RecoveryReport
+from echoless.protocol.lean_dataclass import dataclass, field
+from echoless.protocol.record_batch import LOG_OVERHEAD, BatchHeader
+from echoless.storage.opening import RecoveryReport
 
 LATENCY_BOUNDS_S: Final = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),

@@ -16,26 +16,26 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.allocator import keep_freed_memory
-from broker.config.loading import Config, ConfigError, load_config
-from broker.essential_task import ESSENTIAL_TASK, essential_task, reported_task
-from broker.garbage import end_start
-from broker.lean_imports import loop_factory
-from broker.log_lines import configure_logs
-from broker.network.listeners import bind_listeners
-from broker.network.server import DRAIN_S, ListenError, Server, bind, bound_address
-from broker.start_code import end_start_code
-from broker.stop import Stop
-from broker.threads import OutOfThreadsError, start_workers
-from broker.tree.node_tree import CoordinationError
-from protocol.lean_named_tuple import NamedTuple
-from storage.file_system import StorageError
+from echoless.broker.allocator import keep_freed_memory
+from echoless.broker.config.loading import Config, ConfigError, load_config
+from echoless.broker.essential_task import ESSENTIAL_TASK, essential_task, reported_task
+from echoless.broker.garbage import end_start
+from echoless.broker.lean_imports import loop_factory
+from echoless.broker.log_lines import configure_logs
+from echoless.broker.network.listeners import bind_listeners
+from echoless.broker.network.server import DRAIN_S, ListenError, Server, bind, bound_address
+from echoless.broker.start_code import end_start_code
+from echoless.broker.stop import Stop
+from echoless.broker.threads import OutOfThreadsError, start_workers
+from echoless.broker.tree.node_tree import CoordinationError
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.storage.file_system import StorageError
 
 if TYPE_CHECKING:
-    from broker.admin.server import AdminServer
-    from broker.authentication.tls import Tls
-    from broker.broker import Broker
-    from broker.faults.rule import RuleText
+    from echoless.broker.admin.server import AdminServer
+    from echoless.broker.authentication.tls import Tls
+    from echoless.broker.broker import Broker
+    from echoless.broker.faults.rule import RuleText
 
 logger = logging.getLogger(__name__)
 
@@ -96,8 +96,8 @@ class _Ports(NamedTuple):
 
 
 async def _serve(config: Config, rules: Sequence[RuleText], stop: Stop) -> int:
-    from broker.assembly import new_broker
-    from broker.environment import this_machine
+    from echoless.broker.assembly import new_broker
+    from echoless.broker.environment import this_machine
 
     asyncio.get_running_loop().set_exception_handler(_on_unhandled)
     sys.setswitchinterval(_THREAD_SWITCH_INTERVAL_S)
@@ -120,8 +120,8 @@ async def _serve(config: Config, rules: Sequence[RuleText], stop: Stop) -> int:
 
 
 async def _start(config: Config, rules: Sequence[RuleText], broker: Broker) -> _Ports:
-    from broker.assembly import new_admin_server, new_servers
-    from broker.records.record_thread import SWITCH_INTERVAL_S
+    from echoless.broker.assembly import new_admin_server, new_servers
+    from echoless.broker.records.record_thread import SWITCH_INTERVAL_S
 
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     listeners = bind_listeners(config)
@@ -184,7 +184,7 @@ async def _close_logs(broker: Broker) -> bool:
 def _rules_from_start(config: Config) -> Sequence[RuleText]:
     if config.faults is None:
         return ()
-    from broker.faults.rules_file import read_rules_file
+    from echoless.broker.faults.rules_file import read_rules_file
 
     return read_rules_file(config.faults, config)
 

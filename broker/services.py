@@ -11,27 +11,27 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from broker.clock import Clock
-from broker.cluster.membership import Membership
-from broker.cluster.metadata_rows import MetadataRows
-from broker.cluster.topics import Topics
-from broker.config.loading import Config
-from broker.groups.groups import Groups
-from broker.metadata.producer_ids import ProducerIds
-from broker.metadata.topic_registry import TopicRegistry
-from broker.metrics import Metrics
-from broker.partitions.held import Partitions
-from broker.records.fetch import FetchParts
-from broker.records.produce import ProduceParts
-from broker.records.record_thread import RecordThread
-from broker.tree.node_tree import NodeTree
-from protocol.lean_dataclass import dataclass
-from storage.file_system import StorageError
+from echoless.broker.clock import Clock
+from echoless.broker.cluster.membership import Membership
+from echoless.broker.cluster.metadata_rows import MetadataRows
+from echoless.broker.cluster.topics import Topics
+from echoless.broker.config.loading import Config
+from echoless.broker.groups.groups import Groups
+from echoless.broker.metadata.producer_ids import ProducerIds
+from echoless.broker.metadata.topic_registry import TopicRegistry
+from echoless.broker.metrics import Metrics
+from echoless.broker.partitions.held import Partitions
+from echoless.broker.records.fetch import FetchParts
+from echoless.broker.records.produce import ProduceParts
+from echoless.broker.records.record_thread import RecordThread
+from echoless.broker.tree.node_tree import NodeTree
+from echoless.protocol.lean_dataclass import dataclass
+from echoless.storage.file_system import StorageError
 
 if TYPE_CHECKING:
-    from broker.authorization.access import Access
-    from broker.quotas.quotas import Quotas
-    from protocol.native.admin_read import AdminRead
+    from echoless.broker.authorization.access import Access
+    from echoless.broker.quotas.quotas import Quotas
+    from echoless.protocol.native.admin_read import AdminRead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

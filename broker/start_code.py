@@ -1,7 +1,7 @@
 """The compiled modules of a start, in one file.
 
 Python looks for each module in its directory, looks at its source, and opens, reads and checks its compiled file: for 250
-modules of our own a tenth of a start. `python -m broker.start_code` gathers their compiled files in one, beside
+modules of our own a tenth of a start. `python -m echoless.broker.start_code` gathers their compiled files in one, beside
 those of the broker, and a finder before Python's own takes them from there until the ready line. Each counts as Python would count it:
 what is older than its source is left to the usual import, and so is everything if the file is missing or was made
 by another Python or in another place. It only saves time.
@@ -30,8 +30,13 @@ PATH: Final = f"{_ROOT}/broker/__pycache__/start.{sys.implementation.cache_tag}.
 _MADE_FOR: Final = (sys.hexversion, _ROOT)
 _ROOMS: Final = ("broker", "coordinators", "protocol", "storage")
 _IMPORTED: Final = (
-    *("broker.__main__", "broker.serve", "broker.assembly", "broker.environment"),
-    *("broker.admin.server", "broker.tree.embedded"),
+    *(
+        "echoless.broker.__main__",
+        "echoless.broker.serve",
+        "echoless.broker.assembly",
+        "echoless.broker.environment",
+    ),
+    *("echoless.broker.admin.server", "echoless.broker.tree.embedded"),
 )
 """The modules that a broker which stands alone imports for its first record; each imports many others."""
 _SIZE_BYTES: Final = 4

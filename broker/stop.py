@@ -24,7 +24,7 @@ import time
 from collections.abc import Coroutine, Iterator
 from typing import Any, Final, TypeVar
 
-from broker.threads import OutOfThreadsError, start_thread
+from echoless.broker.threads import OutOfThreadsError, start_thread
 
 STOP_S: Final = 4.6
 """The time from the signal to the end of the process, which is promised within 5 s."""

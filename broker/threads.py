@@ -19,7 +19,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from broker.work_queue import Taker, WorkQueue
+from echoless.broker.work_queue import Taker, WorkQueue
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from cli.data_lock import data_directory, parse_partition
-from storage.accepted_loss import accept
+from echoless.cli.data_lock import data_directory, parse_partition
+from echoless.storage.accepted_loss import accept
 
 
 def accept_loss(

@@ -12,17 +12,17 @@ from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
-from broker.authorization.acl_nodes import AclChangeError
-from broker.authorization.acl_store import AclStore
-from broker.environment import this_machine
-from broker.handlers.acl_binding import check_binding
-from broker.tree.embedded import TreeInUseError
-from broker.tree.node_tree import CoordinationError
-from cli.cluster import Cluster, check
-from cli.coordinator_config import coordinator_config
-from cli.errors import CommandError
-from cli.options import Broker
-from protocol.acl import (
+from echoless.broker.authorization.acl_nodes import AclChangeError
+from echoless.broker.authorization.acl_store import AclStore
+from echoless.broker.environment import this_machine
+from echoless.broker.handlers.acl_binding import check_binding
+from echoless.broker.tree.embedded import TreeInUseError
+from echoless.broker.tree.node_tree import CoordinationError
+from echoless.cli.cluster import Cluster, check
+from echoless.cli.coordinator_config import coordinator_config
+from echoless.cli.errors import CommandError
+from echoless.cli.options import Broker
+from echoless.protocol.acl import (
     AclOperation,
     Binding,
     BindingFilter,
@@ -32,7 +32,7 @@ from protocol.acl import (
     Permission,
     ResourceType,
 )
-from protocol.errors import KafkaError
+from echoless.protocol.errors import KafkaError
 
 
 class AclTarget(Protocol):

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
-from cli.errors import CommandError
-from cli.option_groups import grouped
-from cli.options import Json
-from cli.output import counted, print_json, print_table
-from cli.places import Place
+from echoless.cli.errors import CommandError
+from echoless.cli.option_groups import grouped
+from echoless.cli.options import Json
+from echoless.cli.output import counted, print_json, print_table
+from echoless.cli.places import Place
 
 if TYPE_CHECKING:
-    from cli.acl_targets import AclTarget
-    from protocol.acl import AclOperation, Binding, BindingFilter, Pattern
+    from echoless.cli.acl_targets import AclTarget
+    from echoless.protocol.acl import AclOperation, Binding, BindingFilter, Pattern
 
 app = typer.Typer(help="Say who may do what.", no_args_is_help=True)
 
@@ -59,7 +59,7 @@ def add(
     place: Place,
 ) -> None:
     """Allow a principal something, or deny it."""
-    from protocol.acl import Binding, Entry, Permission, java_host
+    from echoless.protocol.acl import Binding, Entry, Permission, java_host
 
     pattern = _pattern(resource, prefixed=prefixed)
     if pattern is None or principal is None or not operation:
@@ -88,7 +88,7 @@ def list_acls(
     place: Place,
 ) -> None:
     """List ACLs: all, or those that are about a resource, prefixes and wildcards included."""
-    from protocol.acl import MATCH, BindingFilter
+    from echoless.protocol.acl import MATCH, BindingFilter
 
     pattern = _pattern(resource, prefixed=False)
     wanted = BindingFilter(principal=principal)
@@ -140,7 +140,7 @@ def _filter(
     *,
     deny: bool,
 ) -> BindingFilter:
-    from protocol.acl import ANY, BindingFilter, Permission, java_host
+    from echoless.protocol.acl import ANY, BindingFilter, Permission, java_host
 
     wanted = BindingFilter(
         principal=principal,
@@ -158,7 +158,7 @@ def _filter(
 
 
 def _target(place: Place) -> AclTarget:
-    from cli.acl_targets import Coordinator, RunningCluster
+    from echoless.cli.acl_targets import Coordinator, RunningCluster
 
     if place.is_coordinator:
         return Coordinator(place.data_dir, place.coordinator)
@@ -167,7 +167,7 @@ def _target(place: Place) -> AclTarget:
 
 def _pattern(resource: Resource, *, prefixed: bool) -> Pattern | None:
     """The pattern that the options name; None if they name none."""
-    from protocol.acl import CLUSTER_NAME, Pattern, PatternType, ResourceType
+    from echoless.protocol.acl import CLUSTER_NAME, Pattern, PatternType, ResourceType
 
     named = {
         ResourceType.TOPIC: resource.topic,
@@ -183,7 +183,7 @@ def _pattern(resource: Resource, *, prefixed: bool) -> Pattern | None:
 
 
 def _operation(text: str) -> AclOperation:
-    from protocol.acl import AclOperation
+    from echoless.protocol.acl import AclOperation
 
     name = text.upper().replace("-", "_")
     if name not in AclOperation.__members__:

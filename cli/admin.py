@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cli.errors import CommandError
-from cli.options import AdminPort
+from echoless.cli.errors import CommandError
+from echoless.cli.options import AdminPort
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from testkit.admin import Admin, AdminError
+    from echoless.testkit.admin import Admin, AdminError
 
 _TOKEN_VARIABLE: Final = "ECHOLESS_ADMIN_TOKEN"  # noqa: S105 - the variable's name
 _HTTPS: Final = "https://"
@@ -23,7 +23,7 @@ _HTTPS: Final = "https://"
 @contextmanager
 def admin_port(place: AdminPort) -> Iterator[Admin]:
     """The port. Its errors are raised as `CommandError`."""
-    from testkit.admin import Admin, AdminError
+    from echoless.testkit.admin import Admin, AdminError
 
     ports = admin_ports([place.admin], place.admin_token_file, place.command_config)
     try:
@@ -60,7 +60,7 @@ def admin_ports(
 
 def _address(text: str) -> str:
     """`HOST:PORT`, without the scheme. Raises `CommandError`."""
-    from broker.config.values import parse_address
+    from echoless.broker.config.values import parse_address
 
     address = text.removeprefix(_HTTPS)
     try:
@@ -74,8 +74,8 @@ def _token(file: Path | None) -> str | None:
     """The first token of the file, or else the one in the environment. Raises `CommandError`."""
     if file is None:
         return os.environ.get(_TOKEN_VARIABLE) or None
-    from broker.authentication.admin_tokens import read_tokens
-    from broker.config.loading import ConfigError
+    from echoless.broker.authentication.admin_tokens import read_tokens
+    from echoless.broker.config.loading import ConfigError
 
     try:
         return read_tokens(str(file))[0].secret
@@ -90,11 +90,11 @@ def _tls(addresses: list[str], command_config: str | None) -> SSLContext | None:
         return None
     if not all(encrypted):
         raise CommandError(f"--admin: takes {_HTTPS} for all of them, or for none")
-    from client.command_config import read_command_config
-    from client.connection_errors import AuthenticationError
-    from client.security import Tls
-    from client.security_options import SecurityOptionError, security_of
-    from client.tls import tls_context
+    from echoless.client.command_config import read_command_config
+    from echoless.client.connection_errors import AuthenticationError
+    from echoless.client.security import Tls
+    from echoless.client.security_options import SecurityOptionError, security_of
+    from echoless.client.tls import tls_context
 
     try:
         options = {} if command_config is None else read_command_config(command_config)

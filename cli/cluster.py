@@ -13,13 +13,13 @@ from typing import Any, Final, Self
 
 import typer
 
-from broker.config.values import parse_address
-from cli.errors import CommandError
-from cli.options import Broker
-from client.command_config import command_security
-from client.connection import AuthenticationError, Connection, ConnectionFailedError
-from client.security import NO_SECURITY, Security
-from client.security_options import SecurityOptionError
+from echoless.broker.config.values import parse_address
+from echoless.cli.errors import CommandError
+from echoless.cli.options import Broker
+from echoless.client.command_config import command_security
+from echoless.client.connection import AuthenticationError, Connection, ConnectionFailedError
+from echoless.client.security import NO_SECURITY, Security
+from echoless.client.security_options import SecurityOptionError
 
 _DENIALS: Final = tuple(
     f"{resource}_AUTHORIZATION_FAILED" for resource in ("TOPIC", "GROUP", "CLUSTER")

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from cli import (
+from echoless.cli import (
     accept_loss,
     acls,
     consume,
@@ -71,7 +71,7 @@ def echoless(
 )
 def serve(context: typer.Context) -> None:
     """Run one broker until SIGTERM or SIGINT (serve --help lists its options)."""
-    from broker.serve import main
+    from echoless.broker.serve import main
 
     raise typer.Exit(main(context.args))
 

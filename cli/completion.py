@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import typer
 
-from cli.options import ADMIN_DEFAULT, BOOTSTRAP_DEFAULT, Broker
+from echoless.cli.options import ADMIN_DEFAULT, BOOTSTRAP_DEFAULT, Broker
 
 _PATIENCE_S: Final = 2.0
 _INTERNAL: Final = "__"
@@ -55,22 +55,22 @@ def _asked(names: Callable[[], list[str]]) -> list[str]:
 
 
 def _topics(broker: Broker) -> list[str]:
-    from cli.cluster import Cluster
+    from echoless.cli.cluster import Cluster
 
     with Cluster.open(broker) as cluster:
         return [str(topic.name) for topic in cluster.metadata().topics]
 
 
 def _groups(broker: Broker) -> list[str]:
-    from cli.cluster import Cluster
-    from cli.group_offsets import listed_groups
+    from echoless.cli.cluster import Cluster
+    from echoless.cli.group_offsets import listed_groups
 
     with Cluster.open(broker) as cluster:
         return [str(one["group"]) for one in listed_groups(cluster)]
 
 
 def _users(broker: Broker) -> list[str]:
-    from cli.cluster import Cluster
+    from echoless.cli.cluster import Cluster
 
     with Cluster.open(broker) as cluster:
         answer = cluster.request("describe_user_scram_credentials", {"users": None})
@@ -78,8 +78,8 @@ def _users(broker: Broker) -> list[str]:
 
 
 def _rules(ctx: typer.Context) -> list[str]:
-    from cli.admin import admin_ports
-    from testkit.admin import Admin
+    from echoless.cli.admin import admin_ports
+    from echoless.testkit.admin import Admin
 
     given = ctx.params
     place = given.get("admin") or os.environ.get("ECHOLESS_ADMIN") or ADMIN_DEFAULT

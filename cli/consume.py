@@ -11,10 +11,10 @@ from typing import Annotated
 
 import typer
 
-from cli.completion import topic_names
-from cli.errors import CommandError
-from cli.option_groups import grouped
-from cli.options import Broker
+from echoless.cli.completion import topic_names
+from echoless.cli.errors import CommandError
+from echoless.cli.option_groups import grouped
+from echoless.cli.options import Broker
 
 
 @grouped
@@ -49,9 +49,9 @@ def consume(
     broker: Broker,
 ) -> None:
     """Print the records of a topic."""
-    from cli.consumption.consumer import Wanted, print_records
-    from cli.consumption.record_lines import RecordLines
-    from cli.consumption.starts import read_start
+    from echoless.cli.consumption.consumer import Wanted, print_records
+    from echoless.cli.consumption.record_lines import RecordLines
+    from echoless.cli.consumption.starts import read_start
 
     wanted = Wanted(
         topic, read_start(start), group, tuple(partition or ()), follow=follow, count_max=count

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli.errors import CommandError
+from echoless.cli.errors import CommandError
 
 app = typer.Typer(no_args_is_help=True, help="Repair the coordinator's data.")
 
@@ -30,10 +30,10 @@ def catch_up(
     data directory of every broker while all of them are stopped. Everything else that the
     coordinator has lost (topics, configurations, in-sync replicas) does not come back.
     """
-    from broker.cluster.catching_up import catch_up_coordinator
-    from broker.tree.node_tree import CoordinationError
-    from cli.coordinator_config import coordinator_config
-    from protocol.errors import KafkaError
+    from echoless.broker.cluster.catching_up import catch_up_coordinator
+    from echoless.broker.tree.node_tree import CoordinationError
+    from echoless.cli.coordinator_config import coordinator_config
+    from echoless.protocol.errors import KafkaError
 
     config = coordinator_config(data_dir.rstrip("/"), coordinator)
     try:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from broker.config.loading import Config, ConfigError, load_config
-from cli.errors import CommandError
+from echoless.broker.config.loading import Config, ConfigError, load_config
+from echoless.cli.errors import CommandError
 
 
 def coordinator_config(data_dir: str | None, coordinator: str | None) -> Config:

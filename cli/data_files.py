@@ -15,11 +15,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from cli.errors import CommandError
-from protocol.record_batch import Buffer
-from storage import paths
-from storage.file_system import StorageError
-from storage.os_file_system import OsFileSystem
+from echoless.cli.errors import CommandError
+from echoless.protocol.record_batch import Buffer
+from echoless.storage import paths
+from echoless.storage.file_system import StorageError
+from echoless.storage.os_file_system import OsFileSystem
 
 OFFSET_ENTRY: Final = struct.Struct(">ii")
 TIME_ENTRY: Final = struct.Struct(">qi")

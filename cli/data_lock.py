@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cli.errors import CommandError
-from storage import paths
-from storage.file_system import LockHeldError, StorageError
-from storage.os_file_system import OsFileSystem
+from echoless.cli.errors import CommandError
+from echoless.storage import paths
+from echoless.storage.file_system import LockHeldError, StorageError
+from echoless.storage.os_file_system import OsFileSystem
 
 
 @contextmanager

@@ -16,8 +16,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from broker.network.request import ANONYMOUS
-from cli.output import console
+from echoless.broker.network.request import ANONYMOUS
+from echoless.cli.output import console
 
 Event = Mapping[str, Any]
 

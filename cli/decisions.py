@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from cli.option_groups import grouped
-from cli.options import AdminPort
-from cli.selection import PartitionFilter, ProducerFilter, TopicFilter
+from echoless.cli.option_groups import grouped
+from echoless.cli.options import AdminPort
+from echoless.cli.selection import PartitionFilter, ProducerFilter, TopicFilter
 
 if TYPE_CHECKING:
-    from testkit.admin import Admin
+    from echoless.testkit.admin import Admin
 
 _SHOWN_MAX: Final = 2000
 
@@ -35,8 +35,8 @@ def decisions(
     ] = False,
 ) -> None:
     """Show each batch with its verdict, the reason and the window against which it was judged."""
-    from cli.admin import admin_port
-    from cli.decision_table import print_growing_table
+    from echoless.cli.admin import admin_port
+    from echoless.cli.decision_table import print_growing_table
 
     selection: dict[str, Any] = {"producer_id": producer_id, "topic": topic, "partition": partition}
     show = _print_lines if as_json else print_growing_table

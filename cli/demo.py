@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from cli.errors import CommandError
-from cli.options import Json
-from cli.output import console, print_json, print_table
+from echoless.cli.errors import CommandError
+from echoless.cli.options import Json
+from echoless.cli.output import console, print_json, print_table
 
 if TYPE_CHECKING:
-    from cli.demonstration.run import Outcome
-    from testkit.faults import Faults, Rule
+    from echoless.cli.demonstration.run import Outcome
+    from echoless.testkit.faults import Faults, Rule
 
 _SEED: Final = 2
 """Seed of the losses; with it one acknowledgement is lost early, even in a short run."""
@@ -48,10 +48,10 @@ def demo(
 
 def _play(records: int, lose_every: int, progress: Progress) -> list[Outcome]:
     """Both runs, one after the other, against one broker."""
-    from cli.demonstration.run import PARTITIONS, DemoError, run
-    from testkit.admin import Admin
-    from testkit.broker_process import BrokerProcess, BrokerStartError
-    from testkit.faults import Faults
+    from echoless.cli.demonstration.run import PARTITIONS, DemoError, run
+    from echoless.testkit.admin import Admin
+    from echoless.testkit.broker_process import BrokerProcess, BrokerStartError
+    from echoless.testkit.faults import Faults
 
     outcomes = []
     try:

@@ -7,16 +7,16 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from cli.data_files import read_offset_entries, read_time_entries
-from cli.errors import CommandError
-from cli.log_dump import batch_rows, record_rows
-from cli.options import Json
-from cli.output import print_json, print_table
-from storage import paths
-from storage.checkpoints import read_lines, split_line
-from storage.file_system import StorageError
-from storage.os_file_system import OsFileSystem
-from storage.producers.snapshot import SnapshotError, read_snapshot
+from echoless.cli.data_files import read_offset_entries, read_time_entries
+from echoless.cli.errors import CommandError
+from echoless.cli.log_dump import batch_rows, record_rows
+from echoless.cli.options import Json
+from echoless.cli.output import print_json, print_table
+from echoless.storage import paths
+from echoless.storage.checkpoints import read_lines, split_line
+from echoless.storage.file_system import StorageError
+from echoless.storage.os_file_system import OsFileSystem
+from echoless.storage.producers.snapshot import SnapshotError, read_snapshot
 
 Rows = Sequence[dict[str, Any]]
 _FILES = OsFileSystem()

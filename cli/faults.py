@@ -11,11 +11,11 @@ from urllib.parse import quote
 
 import typer
 
-from cli.completion import rule_names
-from cli.errors import CommandError
-from cli.option_groups import grouped
-from cli.options import AdminPort, Json
-from cli.output import counted, print_json, print_table
+from echoless.cli.completion import rule_names
+from echoless.cli.errors import CommandError
+from echoless.cli.option_groups import grouped
+from echoless.cli.options import AdminPort, Json
+from echoless.cli.output import counted, print_json, print_table
 
 app = typer.Typer(no_args_is_help=True, help="Lose, delay and break requests by rules.")
 
@@ -37,7 +37,7 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show the rules, and how often each has acted."""
-    from cli.admin import admin_port
+    from echoless.cli.admin import admin_port
 
     with admin_port(admin) as port:
         _print(port.get(_PAGE)["rules"], as_json=as_json)
@@ -72,7 +72,7 @@ def add(  # noqa: PLR0917 - typer makes options of them
     as_json: Json = False,
 ) -> None:
     """Add a rule, or all rules of a file."""
-    from cli.admin import admin_port
+    from echoless.cli.admin import admin_port
 
     if (file is None) == (not action):
         raise CommandError("faults add: takes an action, or --file")
@@ -108,7 +108,7 @@ def remove(
     as_json: Json = False,
 ) -> None:
     """Remove rules; shows them with their last counts."""
-    from cli.admin import admin_port
+    from echoless.cli.admin import admin_port
 
     with admin_port(admin) as port:
         removed = [port.delete(f"{_PAGE}/{quote(name, safe='')}")["rules"][0] for name in names]
@@ -123,7 +123,7 @@ def clear(
     as_json: Json = False,
 ) -> None:
     """Remove all rules; shows them with their last counts."""
-    from cli.admin import admin_port
+    from echoless.cli.admin import admin_port
 
     with admin_port(admin) as port:
         _print(port.delete(_PAGE)["rules"], as_json=as_json)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from cli.cluster import Cluster, check
-from cli.errors import CommandError
-from cli.group_targets import Target
-from cli.topic_description import EARLIEST, LATEST, offsets_at
-from protocol.consumer_assignment import assigned_partitions
+from echoless.cli.cluster import Cluster, check
+from echoless.cli.errors import CommandError
+from echoless.cli.group_targets import Target
+from echoless.cli.topic_description import EARLIEST, LATEST, offsets_at
+from echoless.protocol.consumer_assignment import assigned_partitions
 
 _GROUP_KEY: Final = 0
 """FindCoordinator: the key is a group."""

@@ -7,9 +7,9 @@ import time
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from broker.config.values import duration
-from cli.consumption.starts import Start, read_start
-from cli.errors import CommandError
+from echoless.broker.config.values import duration
+from echoless.cli.consumption.starts import Start, read_start
+from echoless.cli.errors import CommandError
 
 _TOPIC: Final = re.compile(r"([^:]+)(?::(\d+(?:,\d+)*))?")
 _BACK: Final = duration(1)

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.completion import group_names, topic_names
-from cli.errors import CommandError
-from cli.option_groups import grouped
-from cli.options import Broker, Json
-from cli.output import counted, print_json, print_table
+from echoless.cli.completion import group_names, topic_names
+from echoless.cli.errors import CommandError
+from echoless.cli.option_groups import grouped
+from echoless.cli.options import Broker, Json
+from echoless.cli.output import counted, print_json, print_table
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -27,8 +27,8 @@ _OFFSET_COLUMNS = ("topic", "partition", "committed", "end", "lag", "member", "h
 @grouped
 def list_groups(*, json: Json = False, broker: Broker) -> None:
     """List the groups of all brokers."""
-    from cli.cluster import Cluster
-    from cli.group_offsets import listed_groups
+    from echoless.cli.cluster import Cluster
+    from echoless.cli.group_offsets import listed_groups
 
     with Cluster.open(broker) as cluster:
         found = listed_groups(cluster)
@@ -44,8 +44,8 @@ def list_groups(*, json: Json = False, broker: Broker) -> None:
 @grouped
 def describe(group: Group, *, json: Json = False, broker: Broker) -> None:
     """Show a group's members, and for each partition what it has committed and how far behind it is."""
-    from cli.cluster import Cluster
-    from cli.group_offsets import described_group
+    from echoless.cli.cluster import Cluster
+    from echoless.cli.group_offsets import described_group
 
     with Cluster.open(broker) as cluster:
         found = described_group(cluster, group)
@@ -112,9 +112,9 @@ def reset_offsets(
     broker: Broker,
 ) -> None:
     """Move what a group without members has committed; shows the move first, and makes it with --execute."""
-    from cli.cluster import Cluster
-    from cli.group_offsets import commit_moves, planned_moves
-    from cli.group_targets import read_target, read_topics
+    from echoless.cli.cluster import Cluster
+    from echoless.cli.group_offsets import commit_moves, planned_moves
+    from echoless.cli.group_targets import read_target, read_topics
 
     target, topics = read_target(to, back, by), read_topics(topic)
     with Cluster.open(broker) as cluster:
@@ -140,8 +140,8 @@ def delete(
     broker: Broker,
 ) -> None:
     """Delete groups without members, and what they have committed."""
-    from cli.cluster import Cluster, check
-    from cli.group_offsets import coordinator_of
+    from echoless.cli.cluster import Cluster, check
+    from echoless.cli.group_offsets import coordinator_of
 
     failed: list[str] = []
     with Cluster.open(broker) as cluster:

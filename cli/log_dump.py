@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from cli.data_files import ReadOnlyFile
-from cli.output import time_text
-from protocol.errors import DecodeError
-from protocol.record_batch import BatchHeader, Codec, compute_crc
-from protocol.records import Record, iterate_records
-from storage.batch_reader import REPLAY_BYTES, read_headers
-from storage.file_system import CorruptLogError
+from echoless.cli.data_files import ReadOnlyFile
+from echoless.cli.output import time_text
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.record_batch import BatchHeader, Codec, compute_crc
+from echoless.protocol.records import Record, iterate_records
+from echoless.storage.batch_reader import REPLAY_BYTES, read_headers
+from echoless.storage.file_system import CorruptLogError
 
 _VALUE_SHOWN_MAX: Final = 120
 

@@ -17,26 +17,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["serve"]:
-        from broker.garbage import begin_start
-        from broker.start_code import use_start_code
+        from echoless.broker.garbage import begin_start
+        from echoless.broker.start_code import use_start_code
 
         begin_start()
         use_start_code()
 
-        from broker.lean_imports import import_lean
+        from echoless.broker.lean_imports import import_lean
 
         import_lean()
 
-        from broker.serve import main as serve
+        from echoless.broker.serve import main as serve
 
         return serve(arguments[1:])
     return _run_command(arguments)
 
 
 def _run_command(arguments: list[str]) -> int:
-    from cli.commands import app
-    from cli.errors import CommandError
-    from storage.file_system import StorageError
+    from echoless.cli.commands import app
+    from echoless.cli.errors import CommandError
+    from echoless.storage.file_system import StorageError
 
     try:
         app(arguments, prog_name="echoless")

@@ -6,8 +6,8 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from cli.errors import CommandError
-from cli.options import BOOTSTRAP_DEFAULT, BootstrapServer, Broker, CommandConfig
+from echoless.cli.errors import CommandError
+from echoless.cli.options import BOOTSTRAP_DEFAULT, BootstrapServer, Broker, CommandConfig
 
 DataDir = Annotated[
     str | None,

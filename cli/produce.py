@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
-from cli.completion import topic_names
-from cli.errors import CommandError
-from cli.option_groups import grouped
-from cli.options import Broker
-from cli.output import counted
+from echoless.cli.completion import topic_names
+from echoless.cli.errors import CommandError
+from echoless.cli.option_groups import grouped
+from echoless.cli.options import Broker
+from echoless.cli.output import counted
 
 if TYPE_CHECKING:
-    from client.producer import BlockingDelivery, Producer
-    from protocol.records import Headers
+    from echoless.client.producer import BlockingDelivery, Producer
+    from echoless.protocol.records import Headers
 
 _READ_BYTES: Final = 256 * 1024
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -71,11 +71,11 @@ def produce(
     broker: Broker,
 ) -> None:
     """Send each line of standard input as a record; each is stored once."""
-    from cli.cluster import security_of
-    from client.errors import ProducerError
-    from client.producer import Producer
-    from client.settings import Settings
-    from protocol.record_batch import Codec
+    from echoless.cli.cluster import security_of
+    from echoless.client.errors import ProducerError
+    from echoless.client.producer import Producer
+    from echoless.client.settings import Settings
+    from echoless.protocol.record_batch import Codec
 
     headers = _headers(header or [])
     lines = _Lines(key_separator, null_marker)
@@ -205,7 +205,7 @@ class _Sending:
 
     def _count(self) -> None:
         """Counts the first ones that are done; `flush` raises the error of one that failed."""
-        from client.errors import DeliveryError
+        from echoless.client.errors import DeliveryError
 
         while self._deliveries and self._deliveries[0].is_done:
             try:

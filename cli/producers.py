@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.completion import topic_names
-from cli.errors import CommandError
-from cli.option_groups import grouped
-from cli.options import Broker, Json
-from cli.output import counted, print_json, print_table, time_text
+from echoless.cli.completion import topic_names
+from echoless.cli.errors import CommandError
+from echoless.cli.option_groups import grouped
+from echoless.cli.options import Broker, Json
+from echoless.cli.output import counted, print_json, print_table, time_text
 
 
 @grouped
@@ -24,7 +24,7 @@ def producers(
     broker: Broker,
 ) -> None:
     """Show the idempotent producers that a topic remembers."""
-    from cli.cluster import Cluster, check
+    from echoless.cli.cluster import Cluster, check
 
     with Cluster.open(broker) as cluster:
         (described,) = cluster.metadata([topic]).topics
@@ -57,7 +57,7 @@ def _request(by_topic: dict[str, list[int]], partition: int | None) -> dict[str,
 
 
 def _rows(answers: list[Any]) -> list[dict[str, int]]:
-    from cli.cluster import check
+    from echoless.cli.cluster import check
 
     rows = []
     for answer in answers:

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.errors import CommandError
-from cli.options import Json
-from cli.output import console, counted, print_json, print_table
+from echoless.cli.errors import CommandError
+from echoless.cli.options import Json
+from echoless.cli.output import console, counted, print_json, print_table
 
 app = typer.Typer(
     no_args_is_help=True, help="Play the protocol's flows against brokers of their own."
@@ -19,8 +19,8 @@ app = typer.Typer(
 @app.command("list")
 def list_scenarios(as_json: Json = False) -> None:
     """List all scenarios, and the clients that have a part in each."""
-    from testkit.scenarios.catalogue import SCENARIOS
-    from testkit.scenarios.parts import CLIENTS, NO_PART
+    from echoless.testkit.scenarios.catalogue import SCENARIOS
+    from echoless.testkit.scenarios.parts import CLIENTS, NO_PART
 
     found = [
         {
@@ -50,7 +50,7 @@ def run_scenario(
 
     Status 1 if the outcome is not the expected one.
     """
-    from diagram import render_mermaid, render_svg
+    from echoless.diagram import render_mermaid, render_svg
 
     run = _play(name, client)
     if svg is not None:
@@ -65,14 +65,14 @@ def run_scenario(
 
 
 def _play(name: str, client: str) -> Any:
-    from testkit.broker_process import BrokerStartError
-    from testkit.clients.build import BuildError
-    from testkit.clients.driver import DriverError
-    from testkit.scenarios.catalogue import SCENARIOS
-    from testkit.scenarios.parts import CLIENTS, NO_PART
-    from testkit.scenarios.run import new_client, run
-    from testkit.scenarios.servers import Servers
-    from testkit.zookeeper_process import ZooKeeperError
+    from echoless.testkit.broker_process import BrokerStartError
+    from echoless.testkit.clients.build import BuildError
+    from echoless.testkit.clients.driver import DriverError
+    from echoless.testkit.scenarios.catalogue import SCENARIOS
+    from echoless.testkit.scenarios.parts import CLIENTS, NO_PART
+    from echoless.testkit.scenarios.run import new_client, run
+    from echoless.testkit.scenarios.servers import Servers
+    from echoless.testkit.zookeeper_process import ZooKeeperError
 
     if name not in SCENARIOS:
         raise CommandError(f"there is no scenario {name}; there are {', '.join(SCENARIOS)}")
@@ -122,7 +122,7 @@ def _document(run: Any) -> dict[str, Any]:
 
 def _limitation(run: Any) -> str | None:
     """Why a client's known outcome of this scenario differs."""
-    from testkit.scenarios.parts import LIMITATIONS
+    from echoless.testkit.scenarios.parts import LIMITATIONS
 
     known = LIMITATIONS.get((run.scenario, run.client))
     return None if known is None else known.reason

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli.completion import topic_names
+from echoless.cli.completion import topic_names
 
 ProducerFilter = Annotated[
     int | None, typer.Option("--producer-id", min=0, help="Only batches of this producer.")

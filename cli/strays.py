@@ -11,15 +11,15 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.data_lock import data_directory, parse_partition
-from cli.errors import CommandError
-from cli.options import Json
-from cli.output import print_json, print_table, time_text
-from storage import paths, strays
-from storage.file_system import StorageError
-from storage.partition_metadata import read_topic_id
-from storage.properties_file import decode_uuid, encode_uuid
-from storage.strays import Stray
+from echoless.cli.data_lock import data_directory, parse_partition
+from echoless.cli.errors import CommandError
+from echoless.cli.options import Json
+from echoless.cli.output import print_json, print_table, time_text
+from echoless.storage import paths, strays
+from echoless.storage.file_system import StorageError
+from echoless.storage.partition_metadata import read_topic_id
+from echoless.storage.properties_file import decode_uuid, encode_uuid
+from echoless.storage.strays import Stray
 
 app = typer.Typer(no_args_is_help=True, help="Logs that were set aside, with the broker stopped.")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cli.cluster import Cluster, check
+from echoless.cli.cluster import Cluster, check
 
 TOPIC_RESOURCE = 2
 """DescribeConfigs: the resource is a topic."""

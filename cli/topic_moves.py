@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.completion import topic_names
-from cli.errors import CommandError
-from cli.option_groups import grouped
-from cli.options import Broker, Json
-from cli.output import counted, print_json, print_table
+from echoless.cli.completion import topic_names
+from echoless.cli.errors import CommandError
+from echoless.cli.option_groups import grouped
+from echoless.cli.options import Broker, Json
+from echoless.cli.output import counted, print_json, print_table
 
 if TYPE_CHECKING:
-    from cli.cluster import Cluster
+    from echoless.cli.cluster import Cluster
 
 _TIMEOUT_MS = 8_000
 """Shorter than the connection's own, so that the broker can say what it is waiting for."""
@@ -50,7 +50,7 @@ def reassign(
     broker: Broker,
 ) -> None:
     """Move partitions to other brokers; without an option, show the moves in progress."""
-    from cli.cluster import Cluster
+    from echoless.cli.cluster import Cluster
 
     if (replicas is not None) + (replace is not None) + cancel > 1:
         raise CommandError("pass only one of --replicas, --replace and --cancel")
@@ -85,7 +85,7 @@ def elect_leaders(
     broker: Broker,
 ) -> None:
     """Give partitions back to their preferred leaders."""
-    from cli.cluster import Cluster, check
+    from echoless.cli.cluster import Cluster, check
 
     if unclean and topic is None:
         raise CommandError("--unclean: name the topic whose records may be lost")
@@ -121,7 +121,7 @@ def _broker_ids(option: str, text: str, separator: str) -> list[int]:
 
 
 def _described(cluster: Cluster, topic: str | None) -> Sequence[Any]:
-    from cli.cluster import check
+    from echoless.cli.cluster import check
 
     topics: Sequence[Any] = cluster.metadata(None if topic is None else [topic]).topics
     for one in topics:
@@ -177,7 +177,7 @@ def _replaced(
 
 
 def _alter(cluster: Cluster, targets: Mapping[str, Mapping[int, list[int] | None]]) -> None:
-    from cli.cluster import check
+    from echoless.cli.cluster import check
 
     topics = [
         {

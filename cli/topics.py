@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli import topic_moves
-from cli.completion import topic_names
-from cli.errors import CommandError
-from cli.option_groups import grouped
-from cli.options import Broker, Json
-from cli.output import counted, print_json, print_table
+from echoless.cli import topic_moves
+from echoless.cli.completion import topic_names
+from echoless.cli.errors import CommandError
+from echoless.cli.option_groups import grouped
+from echoless.cli.options import Broker, Json
+from echoless.cli.output import counted, print_json, print_table
 
 if TYPE_CHECKING:
-    from cli.cluster import Cluster
+    from echoless.cli.cluster import Cluster
 
 _TIMEOUT_MS = 30_000
 _TOPIC_RESOURCE = 2
@@ -49,7 +49,7 @@ def create(
     broker: Broker,
 ) -> None:
     """Create a topic."""
-    from cli.cluster import Cluster, check
+    from echoless.cli.cluster import Cluster, check
 
     new = {
         "name": topic,
@@ -72,7 +72,7 @@ def create(
 @grouped
 def list_topics(*, as_json: Json = False, broker: Broker) -> None:
     """List all topics."""
-    from cli.cluster import Cluster
+    from echoless.cli.cluster import Cluster
 
     with Cluster.open(broker) as cluster:
         topics = sorted(cluster.metadata().topics, key=lambda topic: str(topic.name))
@@ -97,8 +97,8 @@ def list_topics(*, as_json: Json = False, broker: Broker) -> None:
 @grouped
 def describe(topics: Names, *, as_json: Json = False, broker: Broker) -> None:
     """Show leaders, replicas, offsets and overrides of topics."""
-    from cli.cluster import Cluster, check
-    from cli.topic_description import describe_topics
+    from echoless.cli.cluster import Cluster, check
+    from echoless.cli.topic_description import describe_topics
 
     with Cluster.open(broker) as cluster:
         described = cluster.metadata(topics).topics
@@ -128,7 +128,7 @@ def alter(
     broker: Broker,
 ) -> None:
     """Change a topic's overrides, or add partitions to it."""
-    from cli.cluster import Cluster
+    from echoless.cli.cluster import Cluster
 
     changes = [{"name": n, "config_operation": _SET, "value": v} for n, v in _pairs(config).items()]
     changes += [
@@ -153,7 +153,7 @@ def delete(
     broker: Broker,
 ) -> None:
     """Delete topics with everything they hold."""
-    from cli.cluster import Cluster, check
+    from echoless.cli.cluster import Cluster, check
 
     named = {
         "topics": [{"name": topic, "topic_id": None} for topic in topics],
@@ -182,7 +182,7 @@ def _pairs(config: list[str] | None) -> dict[str, str]:
 
 
 def _alter_configs(cluster: Cluster, topic: str, changes: list[dict[str, Any]]) -> None:
-    from cli.cluster import check
+    from echoless.cli.cluster import check
 
     resource = {"resource_type": _TOPIC_RESOURCE, "resource_name": topic, "configs": changes}
     answer = cluster.request(
@@ -193,7 +193,7 @@ def _alter_configs(cluster: Cluster, topic: str, changes: list[dict[str, Any]]) 
 
 
 def _add_partitions(cluster: Cluster, topic: str, count: int) -> None:
-    from cli.cluster import check
+    from echoless.cli.cluster import check
 
     grown = {"name": topic, "count": count, "assignments": None}
     answer = cluster.request(

@@ -14,10 +14,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from cli.admin import AdminPorts, admin_ports, refused
-from cli.errors import CommandError
-from cli.options import ADMIN_DEFAULT, AdminConfig, AdminTokenFile
-from cli.selection import PartitionFilter, ProducerFilter, TopicFilter
+from echoless.cli.admin import AdminPorts, admin_ports, refused
+from echoless.cli.errors import CommandError
+from echoless.cli.options import ADMIN_DEFAULT, AdminConfig, AdminTokenFile
+from echoless.cli.selection import PartitionFilter, ProducerFilter, TopicFilter
 
 _LOOK_EVERY_S: Final = 0.05
 _LAST_MAX: Final = 3000
@@ -98,8 +98,8 @@ def _record(
     ports: AdminPorts, seconds: float | None, last: int, selection: dict[str, Any]
 ) -> list[Event]:
     """Records until the time is over (None: never), Ctrl-C is pressed or the brokers have exited."""
-    from testkit.admin import AdminError
-    from testkit.recorder import Recorder
+    from echoless.testkit.admin import AdminError
+    from echoless.testkit.recorder import Recorder
 
     end = None if seconds is None else time.monotonic() + seconds
     try:
@@ -157,7 +157,7 @@ def _write(
     record: Path | None,
     title: str,
 ) -> None:
-    from diagram import render_svg
+    from echoless.diagram import render_svg
 
     if record is not None:
         record.write_text(_lines(events))
@@ -176,6 +176,6 @@ def _lines(events: list[Event]) -> str:
 
 
 def _mermaid(events: list[Event]) -> str:
-    from diagram import render_mermaid
+    from echoless.diagram import render_mermaid
 
     return render_mermaid(events)

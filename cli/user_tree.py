@@ -8,19 +8,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from broker.authentication.user_nodes import alter_user, credentials_in, read_users
-from broker.config.loading import Config
-from broker.environment import this_machine
-from broker.handlers.describe_user_scram_credentials import SCRAM_IDS
-from broker.metadata.config_nodes import is_storable
-from broker.tree.node_tree import CoordinationError, NodeTree
-from cli.coordinator_config import coordinator_config
-from cli.errors import CommandError
-from protocol.errors import KafkaError
-from protocol.sasl.scram import credential_of
-from storage import paths
-from storage.file_system import LockHeldError, StorageError
-from storage.os_file_system import OsFileSystem
+from echoless.broker.authentication.user_nodes import alter_user, credentials_in, read_users
+from echoless.broker.config.loading import Config
+from echoless.broker.environment import this_machine
+from echoless.broker.handlers.describe_user_scram_credentials import SCRAM_IDS
+from echoless.broker.metadata.config_nodes import is_storable
+from echoless.broker.tree.node_tree import CoordinationError, NodeTree
+from echoless.cli.coordinator_config import coordinator_config
+from echoless.cli.errors import CommandError
+from echoless.protocol.errors import KafkaError
+from echoless.protocol.sasl.scram import credential_of
+from echoless.storage import paths
+from echoless.storage.file_system import LockHeldError, StorageError
+from echoless.storage.os_file_system import OsFileSystem
 
 Result = TypeVar("Result")
 Where = tuple[str | None, str | None]

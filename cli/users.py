@@ -11,11 +11,11 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
-from cli.completion import user_names
-from cli.errors import CommandError
-from cli.option_groups import grouped
-from cli.options import Json
-from cli.places import Place
+from echoless.cli.completion import user_names
+from echoless.cli.errors import CommandError
+from echoless.cli.option_groups import grouped
+from echoless.cli.options import Json
+from echoless.cli.places import Place
 
 app = typer.Typer(no_args_is_help=True, help="Manage the users who log in by SCRAM or PLAIN.")
 
@@ -53,8 +53,8 @@ def add(
     place: Place,
 ) -> None:
     """Add a user, or give one a new password; open connections stay."""
-    from protocol.sasl.mechanism import Mechanism
-    from protocol.sasl.scram import new_salt, salted_password
+    from echoless.protocol.sasl.mechanism import Mechanism
+    from echoless.protocol.sasl.scram import new_salt, salted_password
 
     password = _password(name, password_file)
     upsertions = []
@@ -102,7 +102,7 @@ def list_users(
     place: Place,
 ) -> None:
     """List the users and their mechanisms."""
-    from cli.output import counted, print_json, print_table
+    from echoless.cli.output import counted, print_json, print_table
 
     users = _Users(place).read()
     if json:
@@ -147,12 +147,12 @@ class _Users(NamedTuple):
     ) -> None:
         """Makes the changes of one user, all or none."""
         if self.place.is_coordinator:
-            from cli.user_tree import alter_in_tree
+            from echoless.cli.user_tree import alter_in_tree
 
             tree = self.place.data_dir, self.place.coordinator
             alter_in_tree(tree, name, deletions, upsertions)
             return
-        from cli.cluster import Cluster, check
+        from echoless.cli.cluster import Cluster, check
 
         fields = {"deletions": deletions, "upsertions": upsertions}
         with Cluster.open(self.place.broker) as cluster:
@@ -163,10 +163,10 @@ class _Users(NamedTuple):
     def read(self) -> list[dict[str, Any]]:
         """The users that have a credential, by name, with the iterations of each mechanism."""
         if self.place.is_coordinator:
-            from cli.user_tree import read_from_tree
+            from echoless.cli.user_tree import read_from_tree
 
             return read_from_tree((self.place.data_dir, self.place.coordinator))
-        from cli.cluster import Cluster, check
+        from echoless.cli.cluster import Cluster, check
 
         with Cluster.open(self.place.broker) as cluster:
             answer = cluster.request("describe_user_scram_credentials", {"users": None})

@@ -16,15 +16,15 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from broker.config.loading import Config, ConfigError, load_config
-from cli.data_files import refuse_if_in_use
-from cli.errors import CommandError
-from cli.options import Json
-from cli.output import console, print_json, print_table
-from cli.verification.coordination import Coordinator
-from cli.verification.directory import Place, check_directory, find_partitions
-from cli.verification.findings import Findings
-from cli.verification.partition import PartitionSummary
+from echoless.broker.config.loading import Config, ConfigError, load_config
+from echoless.cli.data_files import refuse_if_in_use
+from echoless.cli.errors import CommandError
+from echoless.cli.options import Json
+from echoless.cli.output import console, print_json, print_table
+from echoless.cli.verification.coordination import Coordinator
+from echoless.cli.verification.directory import Place, check_directory, find_partitions
+from echoless.cli.verification.findings import Findings
+from echoless.cli.verification.partition import PartitionSummary
 
 
 def verify(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, overload
 
-from protocol.sequence import increment
+from echoless.protocol.sequence import increment
 
 
 class Acknowledgement(NamedTuple):

@@ -9,9 +9,9 @@ from typing import Any
 
 from aiokafka.abc import AbstractTokenProvider
 
-from client.security import Security, TokenLogin
-from client.tls import tls_context
-from client.tokens import current_token
+from echoless.client.security import Security, TokenLogin
+from echoless.client.tls import tls_context
+from echoless.client.tokens import current_token
 
 
 def security_arguments(security: Security) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import enum
 from typing import Final, NamedTuple
 
-from protocol.errors import ErrorCode
-from protocol.produce_response import ProducedRow
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.produce_response import ProducedRow
 
 
 class Meaning(enum.Enum):

@@ -16,8 +16,8 @@ from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Any, Self
 
-from client.acknowledgements import Acknowledgement, Acknowledgements
-from client.batch import (
+from echoless.client.acknowledgements import Acknowledgement, Acknowledgements
+from echoless.client.batch import (
     Delivery,
     Outcome,
     Records,
@@ -26,20 +26,20 @@ from client.batch import (
     partition_of,
     size_of,
 )
-from client.cluster import Cluster, NoLeaderError, parse_addresses
-from client.errors import DeliveryError, ProducerError
-from client.lease_keeper import LeaseKeeper, elapsed_s
-from client.lease_servers import LeaseServers
-from client.leased_partition import NO_IDENTITY
-from client.open_batches import OpenBatch, OpenBatches
-from client.partition_sender import PartitionSender
-from client.producer_ids import new_identity, new_identity_within
-from client.sequencer_actions import Failure
-from client.settings import DEFAULT_SETTINGS, Settings
-from client.starts import Starts
-from client.state import ProducerState
-from client.surroundings import Surroundings
-from protocol.records import Headers
+from echoless.client.cluster import Cluster, NoLeaderError, parse_addresses
+from echoless.client.errors import DeliveryError, ProducerError
+from echoless.client.lease_keeper import LeaseKeeper, elapsed_s
+from echoless.client.lease_servers import LeaseServers
+from echoless.client.leased_partition import NO_IDENTITY
+from echoless.client.open_batches import OpenBatch, OpenBatches
+from echoless.client.partition_sender import PartitionSender
+from echoless.client.producer_ids import new_identity, new_identity_within
+from echoless.client.sequencer_actions import Failure
+from echoless.client.settings import DEFAULT_SETTINGS, Settings
+from echoless.client.starts import Starts
+from echoless.client.state import ProducerState
+from echoless.client.surroundings import Surroundings
+from echoless.protocol.records import Headers
 
 AsyncOutcome = asyncio.Future[Acknowledgements]
 

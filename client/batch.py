@@ -14,11 +14,11 @@ from typing import Any, Final, Protocol
 from aiokafka.partitioner import murmur2
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from client.acknowledgements import AcknowledgedBatch, Acknowledgements
-from client.ready_batch import ReadyBatch, renumbered
-from protocol.compression import compress
-from protocol.record_batch import HEADER_SIZE, Codec, read_header, seal_batch
-from protocol.records import Headers, Record, build_batch, read_records
+from echoless.client.acknowledgements import AcknowledgedBatch, Acknowledgements
+from echoless.client.ready_batch import ReadyBatch, renumbered
+from echoless.protocol.compression import compress
+from echoless.protocol.record_batch import HEADER_SIZE, Codec, read_header, seal_batch
+from echoless.protocol.records import Headers, Record, build_batch, read_records
 
 RECORD_BYTES: Final = 21
 """Upper bound of a record's size besides key, value and headers (Kafka's own)."""

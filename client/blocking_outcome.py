@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Condition
 
-from client.acknowledgements import Acknowledgements
+from echoless.client.acknowledgements import Acknowledgements
 
 
 class BatchOutcome:

@@ -11,10 +11,10 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from client.connection_errors import AuthenticationError, ConnectionFailedError
-from client.pipelined_connection import PipelinedConnection
-from client.security import NO_SECURITY, Security
-from protocol.errors import ErrorCode
+from echoless.client.connection_errors import AuthenticationError, ConnectionFailedError
+from echoless.client.pipelined_connection import PipelinedConnection
+from echoless.client.security import NO_SECURITY, Security
+from echoless.protocol.errors import ErrorCode
 
 _FINAL: Final = frozenset(
     {

@@ -20,13 +20,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from client.column_varints import varints, widths, zigzag
-from client.columns import Columns, Int64s, byte_counts, bytes_of, joined, lengths_of
-from client.ready_batch import ReadyBatch
-from client.settings import DEFAULT_SETTINGS, Settings
-from protocol.compression import compress
-from protocol.record_batch import MAGIC, NO_LEADER_EPOCH, BatchHeader, Codec
-from protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from echoless.client.column_varints import varints, widths, zigzag
+from echoless.client.columns import Columns, Int64s, byte_counts, bytes_of, joined, lengths_of
+from echoless.client.ready_batch import ReadyBatch
+from echoless.client.settings import DEFAULT_SETTINGS, Settings
+from echoless.protocol.compression import compress
+from echoless.protocol.record_batch import MAGIC, NO_LEADER_EPOCH, BatchHeader, Codec
+from echoless.protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 _FIXED_BYTES: Final = 2
 """Attributes and number of headers of each record, both 0."""

@@ -11,9 +11,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from client.batch import key_that_decides, partition_of
-from client.columns import Int64s, binary_column, bytes_of, lengths_of
-from protocol.record_batch import Buffer
+from echoless.client.batch import key_that_decides, partition_of
+from echoless.client.columns import Int64s, binary_column, bytes_of, lengths_of
+from echoless.protocol.record_batch import Buffer
 
 UInt32s = npt.NDArray[np.uint32]
 

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from client.batch import RECORD_BYTES
-from protocol.record_batch import Buffer
+from echoless.client.batch import RECORD_BYTES
+from echoless.protocol.record_batch import Buffer
 
 Int64s = npt.NDArray[np.int64]
 

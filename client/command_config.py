@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from client.properties import read_properties
-from client.security import Security
-from client.security_options import SecurityOptionError, security_of
+from echoless.client.properties import read_properties
+from echoless.client.security import Security
+from echoless.client.security_options import SecurityOptionError, security_of
 
 PASSWORD_VARIABLE: Final = "ECHOLESS_SASL_PASSWORD"  # noqa: S105  the variable's name
 

@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
-from client.connection_errors import AuthenticationError, ConnectionFailedError
-from client.log_in import RENEWED_AT, LoggingIn, exchange_of
-from client.messages import (
+from echoless.client.connection_errors import AuthenticationError, ConnectionFailedError
+from echoless.client.log_in import RENEWED_AT, LoggingIn, exchange_of
+from echoless.client.messages import (
     API_VERSIONS,
     LENGTH,
     NOT_KAFKA,
@@ -32,8 +32,8 @@ from client.messages import (
     newest_version,
     served_versions,
 )
-from client.security import NO_SECURITY, Security
-from protocol.errors import DecodeError
+from echoless.client.security import NO_SECURITY, Security
+from echoless.protocol.errors import DecodeError
 
 __all__ = ["TIMEOUT_S_DEFAULT", "AuthenticationError", "Connection", "ConnectionFailedError"]
 
@@ -116,7 +116,7 @@ class Connection:
         tls = self._security.tls
         if tls is None:
             return
-        from client.tls import handshake_failure, tls_context  # noqa: PLC0415  65 ms that few need
+        from echoless.client.tls import handshake_failure, tls_context  # noqa: PLC0415  65 ms that few need
 
         context = tls_context(tls)
         try:
@@ -170,7 +170,7 @@ class Connection:
 
     def _failure(self, error: Exception) -> ConnectionFailedError:
         if self._security.tls is not None:
-            from client.tls import handshake_failure  # noqa: PLC0415  65 ms that few need
+            from echoless.client.tls import handshake_failure  # noqa: PLC0415  65 ms that few need
 
             # With TLS 1.3 a client learns only here that its certificate was refused.
             found = handshake_failure(error, self.address)

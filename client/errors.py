@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from client.sequencer_actions import Failed, Failure
-from protocol.sequence import increment
+from echoless.client.sequencer_actions import Failed, Failure
+from echoless.protocol.sequence import increment
 
 
 class ProducerError(Exception):

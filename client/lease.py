@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from client.sequenced_batch import Identity
+from echoless.client.sequenced_batch import Identity
 
 RENEWAL_SHARE: Final = 23 / 24
 """A lease of 24 h is followed by another after 23 h."""

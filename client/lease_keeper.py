@@ -14,10 +14,10 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
-from client.lease import Lease, PartitionLeases
-from client.lease_request import Leased, NoLeasesError, TopicPartition
-from protocol.errors import ErrorCode, KafkaError
-from protocol.native.codec import ENTRIES_MAX
+from echoless.client.lease import Lease, PartitionLeases
+from echoless.client.lease_request import Leased, NoLeasesError, TopicPartition
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.native.codec import ENTRIES_MAX
 
 RETRY_S: Final = 1.0
 LOOK_S_MAX: Final = 60.0

@@ -10,19 +10,19 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-from client.cluster import Address
-from client.connection_errors import AuthenticationError, ConnectionFailedError
-from client.lease import Lease, lease
-from client.log_in import awaited_exchange_of, login_refused
-from client.security import NO_SECURITY, Login, Security, TokenLogin
-from client.sequenced_batch import Identity
-from client.streams import open_streams
-from protocol.errors import DecodeError, KafkaError
-from protocol.framing import LENGTH_SIZE, frame_length
-from protocol.native.answers import Answer
-from protocol.native.codec import ENTRIES_MAX, decode_message, encode_message
-from protocol.native.replication import read_error
-from protocol.sasl.mechanism import SaslError
+from echoless.client.cluster import Address
+from echoless.client.connection_errors import AuthenticationError, ConnectionFailedError
+from echoless.client.lease import Lease, lease
+from echoless.client.log_in import awaited_exchange_of, login_refused
+from echoless.client.security import NO_SECURITY, Login, Security, TokenLogin
+from echoless.client.sequenced_batch import Identity
+from echoless.client.streams import open_streams
+from echoless.protocol.errors import DecodeError, KafkaError
+from echoless.protocol.framing import LENGTH_SIZE, frame_length
+from echoless.protocol.native.answers import Answer
+from echoless.protocol.native.codec import ENTRIES_MAX, decode_message, encode_message
+from echoless.protocol.native.replication import read_error
+from echoless.protocol.sasl.mechanism import SaslError
 
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 """Room for some 10,000 leases with long topic names and reasons."""

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from client.cluster import Address
-from client.lease_request import (
+from echoless.client.cluster import Address
+from echoless.client.lease_request import (
     Leased,
     NoLeasesError,
     TopicPartition,
     request_brokers,
     request_leases,
 )
-from client.security import NO_SECURITY, Security
+from echoless.client.security import NO_SECURITY, Security
 
 
 class LeaseServers:

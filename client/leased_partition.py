@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from client.answers import Answer
-from client.cluster import NoLeaderError
-from client.lease import Lease
-from client.lease_keeper import LeaseKeeper
-from client.lease_request import TopicPartition
-from client.sequenced_batch import Identity
-from client.sequencer import Phase, Sequencer
-from client.sequencer_actions import Action, Failure
-from protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from echoless.client.answers import Answer
+from echoless.client.cluster import NoLeaderError
+from echoless.client.lease import Lease
+from echoless.client.lease_keeper import LeaseKeeper
+from echoless.client.lease_request import TopicPartition
+from echoless.client.sequenced_batch import Identity
+from echoless.client.sequencer import Phase, Sequencer
+from echoless.client.sequencer_actions import Action, Failure
+from echoless.protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 NO_IDENTITY: Final = Identity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 """A sequencer's initial identity; nothing is sent under it."""

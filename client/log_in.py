@@ -9,12 +9,12 @@ import asyncio
 from collections.abc import Generator, Mapping
 from typing import Any, Final, NamedTuple
 
-from client.connection_errors import AuthenticationError, ConnectionFailedError
-from client.security import Login, TokenLogin
-from client.tokens import current_token, forget_token
-from protocol.errors import ErrorCode
-from protocol.sasl.client_exchange import ClientExchange
-from protocol.sasl.mechanism import SaslError
+from echoless.client.connection_errors import AuthenticationError, ConnectionFailedError
+from echoless.client.security import Login, TokenLogin
+from echoless.client.tokens import current_token, forget_token
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.sasl.client_exchange import ClientExchange
+from echoless.protocol.sasl.mechanism import SaslError
 
 RENEWED_AT: Final = 0.85
 """The part of a session after which the log-in is repeated, as in Java's client."""

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from client.security import Extensions, Login, TokenEndpoint, TokenLogin
-from protocol.sasl.mechanism import Mechanism
+from echoless.client.security import Extensions, Login, TokenEndpoint, TokenLogin
+from echoless.protocol.sasl.mechanism import Mechanism
 
 
 class SecurityOptionError(ValueError):

@@ -18,12 +18,12 @@ from kio.schema.index import schema_name_map
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
 
-from client.produce_request import FLEXIBLE_FROM, PartitionBatch, encode_produce_request
-from protocol.entities import entity_builder
-from protocol.errors import DecodeError
-from protocol.headers import NO_TAGS, skip_tagged_fields
-from protocol.produce_response import VERSION_MAX as PRODUCE_VERSION_MAX
-from protocol.produce_response import ProducedRow, read_produce_response
+from echoless.client.produce_request import FLEXIBLE_FROM, PartitionBatch, encode_produce_request
+from echoless.protocol.entities import entity_builder
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.headers import NO_TAGS, skip_tagged_fields
+from echoless.protocol.produce_response import VERSION_MAX as PRODUCE_VERSION_MAX
+from echoless.protocol.produce_response import ProducedRow, read_produce_response
 
 API_VERSIONS: Final = "api_versions"
 ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from client.batch import RECORD_BYTES, Outcome, RecordFields, record_size
-from client.settings import Settings
+from echoless.client.batch import RECORD_BYTES, Outcome, RecordFields, record_size
+from echoless.client.settings import Settings
 
 OutcomeT = TypeVar("OutcomeT", bound=Outcome)
 

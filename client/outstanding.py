@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections import deque
 
-from client.sequenced_batch import Acknowledged, Identity, SequencedBatch, distance
-from client.sequencer_actions import Failed, Failure
-from protocol.sequence import increment
+from echoless.client.sequenced_batch import Acknowledged, Identity, SequencedBatch, distance
+from echoless.client.sequencer_actions import Failed, Failure
+from echoless.protocol.sequence import increment
 
 
 class Outstanding:

@@ -13,20 +13,20 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
-from client.acknowledgements import AcknowledgedBatch
-from client.answers import Answer, answer_of
-from client.batch import Delivery, Piece, Records
-from client.cluster import NoLeaderError
-from client.connection_errors import ConnectionFailedError
-from client.errors import DeliveryError, delivery_error
-from client.lease_request import TopicPartition
-from client.leased_partition import LeasedPartition
-from client.pipelined_connection import PipelinedConnection
-from client.produce_request import PartitionBatch
-from client.ready_batch import ReadyBatch
-from client.sequenced_batch import Acknowledged, Identity, SequencedBatch
-from client.sequencer import Sequencer
-from client.sequencer_actions import (
+from echoless.client.acknowledgements import AcknowledgedBatch
+from echoless.client.answers import Answer, answer_of
+from echoless.client.batch import Delivery, Piece, Records
+from echoless.client.cluster import NoLeaderError
+from echoless.client.connection_errors import ConnectionFailedError
+from echoless.client.errors import DeliveryError, delivery_error
+from echoless.client.lease_request import TopicPartition
+from echoless.client.leased_partition import LeasedPartition
+from echoless.client.pipelined_connection import PipelinedConnection
+from echoless.client.produce_request import PartitionBatch
+from echoless.client.ready_batch import ReadyBatch
+from echoless.client.sequenced_batch import Acknowledged, Identity, SequencedBatch
+from echoless.client.sequencer import Sequencer
+from echoless.client.sequencer_actions import (
     Action,
     Ask,
     BackOff,
@@ -39,10 +39,10 @@ from client.sequencer_actions import (
     Start,
     Step,
 )
-from client.state import PartitionState
-from client.surroundings import Surroundings
-from protocol.errors import ErrorCode
-from protocol.produce_response import ProducedRow
+from echoless.client.state import PartitionState
+from echoless.client.surroundings import Surroundings
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.produce_response import ProducedRow
 
 _JITTER: Final = 0.2
 _COMMIT_SHARE: Final = 0.9

@@ -15,9 +15,9 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, Self
 
-from client.connection_errors import ConnectionFailedError
-from client.log_in import RENEWED_AT, LoggingIn, awaited_exchange_of
-from client.messages import (
+from echoless.client.connection_errors import ConnectionFailedError
+from echoless.client.log_in import RENEWED_AT, LoggingIn, awaited_exchange_of
+from echoless.client.messages import (
     API_VERSIONS,
     LENGTH,
     ServedVersions,
@@ -30,14 +30,14 @@ from client.messages import (
     newest_version,
     served_versions,
 )
-from client.produce_queue import ProduceQueue
-from client.produce_request import PartitionBatch
-from client.receivers import Receiver, RowReceiver, WholeAnswer
-from client.security import NO_SECURITY, Login, Security, TokenLogin
-from client.streams import open_streams
-from client.tls import handshake_failure
-from protocol.errors import DecodeError
-from protocol.sasl.client_exchange import ClientExchange
+from echoless.client.produce_queue import ProduceQueue
+from echoless.client.produce_request import PartitionBatch
+from echoless.client.receivers import Receiver, RowReceiver, WholeAnswer
+from echoless.client.security import NO_SECURITY, Login, Security, TokenLogin
+from echoless.client.streams import open_streams
+from echoless.client.tls import handshake_failure
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.sasl.client_exchange import ClientExchange
 
 _PRODUCE: Final = "produce"
 _PRODUCES_PENDING_MAX: Final = 5

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from client.produce_request import PartitionBatch
-from client.receivers import RowReceiver
-from protocol.errors import DecodeError
-from protocol.produce_response import ProducedRow
+from echoless.client.produce_request import PartitionBatch
+from echoless.client.receivers import RowReceiver
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.produce_response import ProducedRow
 
 
 class ProduceGroup:

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from protocol.headers import write_unsigned_varint
+from echoless.protocol.headers import write_unsigned_varint
 
 FLEXIBLE_FROM: Final = 9
 ACKS_ALL: Final = -1

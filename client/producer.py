@@ -18,16 +18,16 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
-from client.acknowledgements import Acknowledgement, Acknowledgements
-from client.async_producer import AsyncProducer
-from client.batch import Records, key_that_decides, now_ms, partition_of, size_of
-from client.blocking_outcome import BatchOutcome
-from client.errors import ProducerError
-from client.open_batches import OpenBatch, OpenBatches
-from client.ready_batch import ReadyBatch
-from client.settings import DEFAULT_SETTINGS, Settings
-from client.state import ProducerState
-from protocol.records import Headers
+from echoless.client.acknowledgements import Acknowledgement, Acknowledgements
+from echoless.client.async_producer import AsyncProducer
+from echoless.client.batch import Records, key_that_decides, now_ms, partition_of, size_of
+from echoless.client.blocking_outcome import BatchOutcome
+from echoless.client.errors import ProducerError
+from echoless.client.open_batches import OpenBatch, OpenBatches
+from echoless.client.ready_batch import ReadyBatch
+from echoless.client.settings import DEFAULT_SETTINGS, Settings
+from echoless.client.state import ProducerState
+from echoless.protocol.records import Headers
 
 BlockingOutcome = Future[Acknowledgements]
 _T = TypeVar("_T")

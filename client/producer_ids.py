@@ -6,11 +6,11 @@ import asyncio
 import random
 from typing import Final
 
-from client.cluster import Cluster, NoLeaderError
-from client.errors import ProducerError
-from client.sequenced_batch import Identity
-from client.settings import Settings
-from protocol.errors import ErrorCode
+from echoless.client.cluster import Cluster, NoLeaderError
+from echoless.client.errors import ProducerError
+from echoless.client.sequenced_batch import Identity
+from echoless.client.settings import Settings
+from echoless.protocol.errors import ErrorCode
 
 _TRANSACTION_TIMEOUT_MS: Final = 2**31 - 1
 """The value that Kafka's own client sends for a producer without transactions."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.record_batch import HEADER_SIZE, BatchHeader, Buffer, read_header, seal_batch
-from protocol.records import Record, read_records
+from echoless.protocol.record_batch import HEADER_SIZE, BatchHeader, Buffer, read_header, seal_batch
+from echoless.protocol.records import Record, read_records
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

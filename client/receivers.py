@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Protocol
 
-from protocol.produce_response import ProducedRow
+from echoless.protocol.produce_response import ProducedRow
 
 
 class Receiver(Protocol):

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from protocol.sasl.mechanism import Mechanism
+from echoless.protocol.sasl.mechanism import Mechanism
 
 Extensions = tuple[tuple[str, str], ...]
 """Names and values that are sent beside a token (RFC 7628)."""

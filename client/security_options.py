@@ -21,8 +21,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from client.login_options import LOGIN_NAMES, SecurityOptionError, java_login, login_in
-from client.security import Security, Tls
+from echoless.client.login_options import LOGIN_NAMES, SecurityOptionError, java_login, login_in
+from echoless.client.security import Security, Tls
 
 __all__ = ["SecurityOptionError", "is_about_security", "java_options", "security_of"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from protocol.sequence import increment
+from echoless.protocol.sequence import increment
 
 EPOCH_MAX: Final = 2**15 - 1
 _HALF_CIRCLE: Final = 2**30

@@ -39,16 +39,16 @@ import enum
 from collections.abc import Sequence
 from typing import Any, Final
 
-from client.answers import Answer, Meaning
-from client.outstanding import Outstanding
-from client.sequenced_batch import (
+from echoless.client.answers import Answer, Meaning
+from echoless.client.outstanding import Outstanding
+from echoless.client.sequenced_batch import (
     EPOCH_MAX,
     Acknowledged,
     Identity,
     SequencedBatch,
     distance,
 )
-from client.sequencer_actions import (
+from echoless.client.sequencer_actions import (
     Action,
     AfterFailure,
     Ask,
@@ -63,7 +63,7 @@ from client.sequencer_actions import (
     Start,
     Step,
 )
-from protocol.sequence import increment
+from echoless.protocol.sequence import increment
 
 __all__ = [
     "BAD_NEWS_MAX",

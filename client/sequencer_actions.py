@@ -6,8 +6,8 @@ import enum
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from client.answers import Answer
-from client.sequenced_batch import Acknowledged, Identity, SequencedBatch
+from echoless.client.answers import Answer
+from echoless.client.sequenced_batch import Acknowledged, Identity, SequencedBatch
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

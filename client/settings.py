@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from client.security import NO_SECURITY, Security
-from client.sequencer import IN_FLIGHT_MAX_DEFAULT
-from client.sequencer_actions import AfterFailure
-from protocol.record_batch import Codec
+from echoless.client.security import NO_SECURITY, Security
+from echoless.client.sequencer import IN_FLIGHT_MAX_DEFAULT
+from echoless.client.sequencer_actions import AfterFailure
+from echoless.protocol.record_batch import Codec
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

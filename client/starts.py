@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Self
 
-from client.sequenced_batch import Identity
-from client.sequencer_actions import Start
-from client.settings import DEFAULT_SETTINGS, Settings
-from client.state import PartitionState, ProducerState
+from echoless.client.sequenced_batch import Identity
+from echoless.client.sequencer_actions import Start
+from echoless.client.settings import DEFAULT_SETTINGS, Settings
+from echoless.client.state import PartitionState, ProducerState
 
 
 class Starts:

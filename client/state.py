@@ -15,8 +15,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Self
 
-from client.sequenced_batch import EPOCH_MAX
-from protocol.sequence import SEQUENCE_MAX
+from echoless.client.sequenced_batch import EPOCH_MAX
+from echoless.protocol.sequence import SEQUENCE_MAX
 
 VERSION: Final = 1
 _PRODUCER_ID_MAX: Final = 2**63 - 1

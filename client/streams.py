@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from client.connection_errors import ConnectionFailedError
-from client.security import Security
-from client.tls import handshake_failure, tls_context
+from echoless.client.connection_errors import ConnectionFailedError
+from echoless.client.security import Security
+from echoless.client.tls import handshake_failure, tls_context
 
 
 async def open_streams(

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
 
-from client.batch import Delivery
-from client.cluster import Cluster
-from client.errors import DeliveryError
-from client.lease_keeper import LeaseKeeper
-from client.sequenced_batch import Identity
-from client.settings import Settings
+from echoless.client.batch import Delivery
+from echoless.client.cluster import Cluster
+from echoless.client.errors import DeliveryError
+from echoless.client.lease_keeper import LeaseKeeper
+from echoless.client.sequenced_batch import Identity
+from echoless.client.settings import Settings
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -6,8 +6,8 @@ import os
 import ssl
 from pathlib import Path
 
-from client.connection_errors import AuthenticationError
-from client.security import Tls
+from echoless.client.connection_errors import AuthenticationError
+from echoless.client.security import Tls
 
 _RESET: tuple[type[ssl.SSLError], ...] = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
 """The other side has gone, as it may without TLS: no verdict."""

@@ -13,9 +13,9 @@ import ssl
 from typing import Any, Final
 from urllib.parse import SplitResult, quote_plus, urlencode, urlsplit
 
-from client.connection_errors import AuthenticationError, ConnectionFailedError
-from client.security import TokenEndpoint
-from client.tls import trusting_context
+from echoless.client.connection_errors import AuthenticationError, ConnectionFailedError
+from echoless.client.security import TokenEndpoint
+from echoless.client.tls import trusting_context
 
 TIMEOUT_S: Final = 10.0
 """Limit on connecting, and on each wait for the server."""

@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 from typing import Final
 
-from client.connection_errors import AuthenticationError, ConnectionFailedError
-from client.security import TokenLogin
+from echoless.client.connection_errors import AuthenticationError, ConnectionFailedError
+from echoless.client.security import TokenLogin
 
 RENEWED_AT: Final = 0.8
 """The part of a token's time after which another one is requested, as in Java's client."""
@@ -101,7 +101,7 @@ class _Tokens:
 
     def _obtain(self) -> tuple[object, float | None]:
         if self._login.endpoint is not None:
-            from client.token_endpoint import request_token  # noqa: PLC0415  80 ms that few need
+            from echoless.client.token_endpoint import request_token  # noqa: PLC0415  80 ms that few need
 
             return request_token(self._login.endpoint)
         assert self._login.callback is not None

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from diagram import mermaid, svg, text
-from diagram.folding import fold
-from diagram.lives import Event
-from diagram.model import build_diagram
-from diagram.steps import Diagram
+from echoless.diagram import mermaid, svg, text
+from echoless.diagram.folding import fold
+from echoless.diagram.lives import Event
+from echoless.diagram.model import build_diagram
+from echoless.diagram.steps import Diagram
 
 __all__ = ["render_mermaid", "render_svg", "render_text"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from diagram.canvas import Canvas, text_width
-from diagram.pills import badge_width, draw_badge
-from diagram.steps import Diagram, Exchange, Fate, Sent
-from diagram.wording import (
+from echoless.diagram.canvas import Canvas, text_width
+from echoless.diagram.pills import badge_width, draw_badge
+from echoless.diagram.steps import Diagram, Exchange, Fate, Sent
+from echoless.diagram.wording import (
     answer_text,
     attempt_text,
     epoch_text,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Final
 
-from diagram.steps import Exchange, Fate, Folded, Step, Verdict
+from echoless.diagram.steps import Exchange, Fate, Folded, Step, Verdict
 
 KEPT: Final = 3
 """Exchanges that stay unfolded at either end of a folded run."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from diagram.arrows import request_label_width
-from diagram.canvas import text_width
-from diagram.steps import Diagram, Exchange, Line
-from diagram.verdicts import verdicts_height
-from diagram.wording import answer_text, fate_text, has_answer
+from echoless.diagram.arrows import request_label_width
+from echoless.diagram.canvas import text_width
+from echoless.diagram.steps import Diagram, Exchange, Line
+from echoless.diagram.verdicts import verdicts_height
+from echoless.diagram.wording import answer_text, fate_text, has_answer
 
 _TIME_WIDTH: Final = 84
 _LINE_GAP: Final = 34

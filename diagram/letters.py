@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from diagram.steps import Batch, Remembered
+from echoless.diagram.steps import Batch, Remembered
 
 NO_LETTER: Final = "\N{BULLET}"
 _ALPHABET: Final = 26

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from diagram.steps import (
+from echoless.diagram.steps import (
     Diagram,
     Exchange,
     Fate,
@@ -21,7 +21,7 @@ from diagram.steps import (
     Stored,
     Verdict,
 )
-from diagram.wording import (
+from echoless.diagram.wording import (
     answer_text,
     fate_text,
     folded_text,

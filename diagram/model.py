@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from diagram.letters import Letters
-from diagram.lives import Connection, Event, connection_of, with_lives
-from diagram.producer_lines import ProducerLines, is_request
-from diagram.steps import (
+from echoless.diagram.letters import Letters
+from echoless.diagram.lives import Connection, Event, connection_of, with_lives
+from echoless.diagram.producer_lines import ProducerLines, is_request
+from echoless.diagram.steps import (
     Batch,
     Diagram,
     Exchange,
@@ -27,7 +27,7 @@ from diagram.steps import (
     Stored,
     Verdict,
 )
-from diagram.wording import fault_text
+from echoless.diagram.wording import fault_text
 
 _UNKNOWN_CORRELATION: Final = 0
 _REQUEST_FATES: Final = {"drop_request": Fate.LOST, "close_before": Fate.BROKEN}

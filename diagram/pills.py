@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from diagram.canvas import Canvas, text_width
-from diagram.steps import Remembered, Sent, Verdict
-from diagram.style import HUES
-from diagram.wording import is_old_repeat, range_text
+from echoless.diagram.canvas import Canvas, text_width
+from echoless.diagram.steps import Remembered, Sent, Verdict
+from echoless.diagram.style import HUES
+from echoless.diagram.wording import is_old_repeat, range_text
 
 HEIGHT: Final = 18
 _PADDING: Final = 6

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from diagram.lives import Connection, Event, connection_of
-from diagram.steps import Line
-from diagram.wording import name_text
+from echoless.diagram.lives import Connection, Event, connection_of
+from echoless.diagram.steps import Line
+from echoless.diagram.wording import name_text
 
 _Identity = tuple[str, int, str]
 """Client id (or address), producer id and principal; -1 for a request without a producer id."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from diagram.arrows import draw_answer, draw_request
-from diagram.canvas import Canvas, text_width
-from diagram.layout import Columns, arrange, head_width
-from diagram.pills import draw_stored
-from diagram.steps import (
+from echoless.diagram.arrows import draw_answer, draw_request
+from echoless.diagram.canvas import Canvas, text_width
+from echoless.diagram.layout import Columns, arrange, head_width
+from echoless.diagram.pills import draw_stored
+from echoless.diagram.steps import (
     Diagram,
     Exchange,
     Folded,
@@ -21,9 +21,9 @@ from diagram.steps import (
     Remembered,
     Step,
 )
-from diagram.style import stylesheet
-from diagram.verdicts import draw_verdicts
-from diagram.wording import counts_text, fate_text, folded_text, has_answer, partition_text
+from echoless.diagram.style import stylesheet
+from echoless.diagram.verdicts import draw_verdicts
+from echoless.diagram.wording import counts_text, fate_text, folded_text, has_answer, partition_text
 
 _MARGIN: Final = 24
 _HEAD_TOP: Final = 74

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagram.steps import Diagram, Exchange, Fate, Folded, Sent, Step, Verdict
-from diagram.wording import (
+from echoless.diagram.steps import Diagram, Exchange, Fate, Folded, Sent, Step, Verdict
+from echoless.diagram.wording import (
     answer_text,
     fate_text,
     folded_text,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from diagram.canvas import Canvas, text_width
-from diagram.pills import draw_badge, draw_window
-from diagram.steps import Exchange, Sent, Verdict
-from diagram.wording import is_old_repeat, verdict_text
+from echoless.diagram.canvas import Canvas, text_width
+from echoless.diagram.pills import draw_badge, draw_window
+from echoless.diagram.steps import Exchange, Sent, Verdict
+from echoless.diagram.wording import is_old_repeat, verdict_text
 
 SHOWN_MAX: Final = 6
 """Batches of one request whose verdicts are shown."""

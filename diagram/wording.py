@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from diagram.steps import (
+from echoless.diagram.steps import (
     Diagram,
     Exchange,
     Fate,
@@ -14,7 +14,7 @@ from diagram.steps import (
     Step,
     Verdict,
 )
-from protocol.errors import ErrorCode
+from echoless.protocol.errors import ErrorCode
 
 _ACTIONS: Final = {
     "drop_request": "request lost",

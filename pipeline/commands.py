@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import typer
 
-from pipeline.audit.command import audit_command
-from pipeline.fetch_connector import fetch_connector_command
-from pipeline.ingest.command import ingest_command
-from pipeline.mirror.command import mirror_command
-from pipeline.package import package_command
+from echoless.pipeline.audit.command import audit_command
+from echoless.pipeline.fetch_connector import fetch_connector_command
+from echoless.pipeline.ingest.command import ingest_command
+from echoless.pipeline.mirror.command import mirror_command
+from echoless.pipeline.package import package_command
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 

@@ -1,10 +1,10 @@
-"""`python -m pipeline fetch-connector`: gets Spark's Kafka connector with Maven."""
+"""`python -m echoless.spark fetch-connector`: gets Spark's Kafka connector with Maven."""
 
 from __future__ import annotations
 
 import typer
 
-from pipeline.kafka_connector import ConnectorError, fetch_jars, has_jars, jars_directory
+from echoless.pipeline.kafka_connector import ConnectorError, fetch_jars, has_jars, jars_directory
 
 
 def fetch_connector_command() -> None:

@@ -19,9 +19,9 @@ from pyspark.version import __version__ as _pyspark_version
 JARS_VARIABLE: Final = "SPARK_KAFKA_JARS"
 SPARK_VERSION: Final[str] = _pyspark_version
 PACKAGE: Final = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{SPARK_VERSION}"
-FETCH_COMMAND: Final = "python -m pipeline fetch-connector"
+FETCH_COMMAND: Final = "python -m echoless.spark fetch-connector"
 
-_TREE: Final = Path(__file__).parents[1]
+_TREE: Final = Path(__file__).parents[3]
 _POM: Final = Path(__file__).parent / "kafka_connector.xml"
 _MAIN_JAR: Final = "spark-sql-kafka-0-10_2.13-*.jar"
 _PROVIDER: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"

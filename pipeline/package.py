@@ -1,8 +1,8 @@
-"""`python -m pipeline package DIR`: makes the zip and the script that `spark-submit` needs.
+"""`python -m echoless.spark package DIR`: makes the zip and the script that `spark-submit` needs.
 
     spark-submit --py-files DIR/echoless.zip DIR/echoless_pipeline.py mirror ...
 
-The zip holds the rooms that tasks import; what those import in turn must be installed on the
+The zip holds what tasks import of `echoless`; what those import in turn must be installed on the
 machines.
 """
 
@@ -14,15 +14,16 @@ from typing import Annotated, Final
 
 import typer
 
-_TREE: Final = Path(__file__).parents[1]
-_ROOMS: Final = ("protocol", "client", "pipeline")
+_PATH: Final = Path(__file__).parents[2]
+"""The directory that `echoless` is imported from."""
+_PACKAGES: Final = ("protocol", "client", "pipeline", "spark")
 _SUFFIXES: Final = frozenset({".py", ".properties", ".html", ".xml"})
 _ZIP: Final = "echoless.zip"
 _SCRIPT: Final = "echoless_pipeline.py"
 _SCRIPT_TEXT: Final = '''\
 """Started by spark-submit, which has put echoless.zip on the path."""
 
-from pipeline.commands import app
+from echoless.pipeline.commands import app
 
 app(prog_name="pipeline")
 '''
@@ -37,7 +38,7 @@ def package_command(
     directory.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(directory / _ZIP, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in _sources():
-            info = zipfile.ZipInfo(path.relative_to(_TREE).as_posix(), _TIME)
+            info = zipfile.ZipInfo(path.relative_to(_PATH).as_posix(), _TIME)
             info.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(info, path.read_bytes())
     (directory / _SCRIPT).write_text(_SCRIPT_TEXT)
@@ -45,9 +46,10 @@ def package_command(
 
 
 def _sources() -> list[Path]:
+    package = _PATH / "echoless"
     return sorted(
         path
-        for room in _ROOMS
-        for path in (_TREE / room).rglob("*")
+        for place in [package.glob("*"), *((package / name).rglob("*") for name in _PACKAGES)]
+        for path in place
         if path.suffix in _SUFFIXES and path.is_file()
     )

@@ -10,9 +10,9 @@ from typing import Final
 
 import typer
 
-from client.command_config import command_options
-from client.security import Security
-from client.security_options import (
+from echoless.client.command_config import command_options
+from echoless.client.security import Security
+from echoless.client.security_options import (
     SecurityOptionError,
     is_about_security,
     java_options,

@@ -14,7 +14,8 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-_TREE: Final = Path(__file__).parents[1]
+_PATH: Final = Path(__file__).parents[2]
+"""The directory that `echoless` is imported from."""
 _LOCAL: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -60,5 +61,5 @@ def _prepare_workers() -> None:
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if not _is_submitted():
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        paths = [str(_TREE), *filter(None, [os.environ.get("PYTHONPATH")])]
+        paths = [str(_PATH), *filter(None, [os.environ.get("PYTHONPATH")])]
         os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))

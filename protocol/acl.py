@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from protocol.lean_dataclass import dataclass, field
-from protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.lean_dataclass import dataclass, field
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 
 class ResourceType(enum.IntEnum):

@@ -11,11 +11,11 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
-from protocol.errors import ErrorCode
-from protocol.framing import Frame
-from protocol.headers import NO_TAGS, skip_tagged_fields, write_unsigned_varint
-from protocol.lean_named_tuple import NamedTuple
-from protocol.request_fields import refusing_cut_frames, string
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.framing import Frame
+from echoless.protocol.headers import NO_TAGS, skip_tagged_fields, write_unsigned_varint
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.request_fields import refusing_cut_frames, string
 
 _ROW: Final = struct.Struct(">hhh")
 _INT16: Final = struct.Struct(">h")

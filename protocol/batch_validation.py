@@ -32,10 +32,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.checksum import crc32c
-from protocol.errors import ErrorCode, KafkaError
-from protocol.lean_dataclass import dataclass
-from protocol.record_batch import (
+from echoless.protocol.checksum import crc32c
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.lean_dataclass import dataclass
+from echoless.protocol.record_batch import (
     ATTRIBUTES_POSITION,
     BATCH_HEADER,
     BATCH_LENGTH_MIN,

@@ -13,9 +13,9 @@ import mmap
 import struct
 from typing import Final
 
-from protocol.errors import DecodeError
-from protocol.lean_named_tuple import NamedTuple
-from protocol.record_batch import (
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.record_batch import (
     CODEC_MASK,
     HEADER_SIZE,
     BatchHeader,

@@ -37,11 +37,16 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from protocol.errors import ErrorCode
-from protocol.lean_dataclass import dataclass
-from protocol.lean_named_tuple import NamedTuple
-from protocol.record_batch import CONTROL_BIT, DELETE_HORIZON_BIT, LOG_APPEND_TIME_BIT, BatchHeader
-from protocol.sequence import (
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.lean_dataclass import dataclass
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.record_batch import (
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    LOG_APPEND_TIME_BIT,
+    BatchHeader,
+)
+from echoless.protocol.sequence import (
     DISTANCE_MAX,
     NO_PRODUCER_EPOCH,
     NO_SEQUENCE,

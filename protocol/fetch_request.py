@@ -15,11 +15,15 @@ import uuid
 from functools import lru_cache
 from typing import Final
 
-from protocol.errors import DecodeError
-from protocol.framing import Frame
-from protocol.headers import read_unsigned_varint, skip_tagged_fields, write_unsigned_varint
-from protocol.lean_named_tuple import NamedTuple
-from protocol.request_fields import ELEMENTS_MAX, add_elements, compact_size, field_bytes
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.framing import Frame
+from echoless.protocol.headers import (
+    read_unsigned_varint,
+    skip_tagged_fields,
+    write_unsigned_varint,
+)
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.request_fields import ELEMENTS_MAX, add_elements, compact_size, field_bytes
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")

@@ -18,7 +18,7 @@ import mmap
 import struct
 from typing import Final
 
-from protocol.errors import DecodeError
+from echoless.protocol.errors import DecodeError
 
 _LENGTH: Final = struct.Struct(">i")
 LENGTH_SIZE: Final = _LENGTH.size

@@ -11,9 +11,9 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
-from protocol.errors import DecodeError
-from protocol.framing import Frame
-from protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.framing import Frame
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 _FIXED: Final = struct.Struct(">hhih")
 _FIXED_SIZE: Final = _FIXED.size

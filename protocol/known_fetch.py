@@ -13,14 +13,14 @@ import struct
 import uuid
 from typing import Final
 
-from protocol.fetch_request import (
+from echoless.protocol.fetch_request import (
     FetchPartition,
     FetchRequest,
     FetchTopic,
     decode_fetch_request,
     usual_size,
 )
-from protocol.framing import Frame
+from echoless.protocol.framing import Frame
 
 _OFFSET_SIZE: Final = 8
 _read_offset: Final = struct.Struct(">q").unpack_from

@@ -18,7 +18,7 @@ from operator import attrgetter
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any, Final
 
-from protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 __all__ = ["dataclass", "field", "fields", "replace"]
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import uuid
 from typing import Final
 
-from protocol.framing import Frame
-from protocol.headers import skip_tagged_fields
-from protocol.lean_named_tuple import NamedTuple
-from protocol.request_fields import (
+from echoless.protocol.framing import Frame
+from echoless.protocol.headers import skip_tagged_fields
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.request_fields import (
     ELEMENTS_MAX,
     add_elements,
     array_size,

@@ -15,9 +15,9 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from protocol.errors import ErrorCode
-from protocol.headers import NO_TAGS, write_unsigned_varint
-from protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.headers import NO_TAGS, write_unsigned_varint
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")

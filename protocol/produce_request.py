@@ -15,11 +15,11 @@ import struct
 import uuid
 from typing import Final
 
-from protocol.errors import DecodeError
-from protocol.framing import Frame
-from protocol.headers import skip_tagged_fields
-from protocol.lean_named_tuple import NamedTuple
-from protocol.request_fields import ELEMENTS_MAX, add_elements, compact_size, field_bytes
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.framing import Frame
+from echoless.protocol.headers import skip_tagged_fields
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.request_fields import ELEMENTS_MAX, add_elements, compact_size, field_bytes
 
 _ACKS_TIMEOUT: Final = struct.Struct(">hi")
 _INT16: Final = struct.Struct(">h")

@@ -9,10 +9,10 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from protocol.errors import DecodeError
-from protocol.framing import Frame
-from protocol.headers import read_unsigned_varint, skip_tagged_fields
-from protocol.request_fields import array_size, nullable_string, string
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.framing import Frame
+from echoless.protocol.headers import read_unsigned_varint, skip_tagged_fields
+from echoless.protocol.request_fields import array_size, nullable_string, string
 
 VERSION_MAX: Final = 12
 

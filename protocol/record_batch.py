@@ -20,10 +20,10 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from protocol.checksum import crc32c
-from protocol.errors import DecodeError
-from protocol.lean_named_tuple import NamedTuple
-from protocol.sequence import NO_SEQUENCE, increment
+from echoless.protocol.checksum import crc32c
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.sequence import NO_SEQUENCE, increment
 
 Buffer = bytes | bytearray | memoryview
 

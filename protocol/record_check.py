@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from protocol.compression import DECOMPRESSED_BYTES_MAX, ExpansionError, decompress
-from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.record_batch import (
+from echoless.protocol.compression import DECOMPRESSED_BYTES_MAX, ExpansionError, decompress
+from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
+from echoless.protocol.record_batch import (
     CODEC_MASK,
     HEADER_SIZE,
     RECORD_BYTES_MIN,
@@ -32,7 +32,7 @@ from protocol.record_batch import (
     Buffer,
     Codec,
 )
-from protocol.varint import VARLONG_BITS, read_varint
+from echoless.protocol.varint import VARLONG_BITS, read_varint
 
 FRAMED_AT_ONCE_MAX: Final = 8192
 """Limit on the records of one request whose lengths are walked at once: 0.5 to 1 ms, twice that before a refusal."""

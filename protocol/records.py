@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from protocol.compression import DECOMPRESSED_BYTES_MAX, compress, decompress
-from protocol.errors import DecodeError
-from protocol.record_batch import (
+from echoless.protocol.compression import DECOMPRESSED_BYTES_MAX, compress, decompress
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.record_batch import (
     HEADER_SIZE,
     MAGIC,
     NO_LEADER_EPOCH,
@@ -29,8 +29,8 @@ from protocol.record_batch import (
     read_header,
     seal_batch,
 )
-from protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
-from protocol.varint import VARLONG_BITS, read_varint, write_varint
+from echoless.protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from echoless.protocol.varint import VARLONG_BITS, read_varint, write_varint
 
 Headers = Sequence[tuple[str, bytes | None]]
 

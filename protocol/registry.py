@@ -16,9 +16,9 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from protocol.errors import DecodeError
-from protocol.framing import Frame
-from protocol.lean_dataclass import dataclass
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.framing import Frame
+from echoless.protocol.lean_dataclass import dataclass
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -122,7 +122,7 @@ def _request_reader(name: str, version: int) -> Any:
     cls = _entity_class(name, version, "request")
     from kio.serial import entity_reader  # noqa: PLC0415
 
-    from protocol.request_walk import readable_request  # noqa: PLC0415
+    from echoless.protocol.request_walk import readable_request  # noqa: PLC0415
 
     read_trusting = entity_reader(cls)
 
@@ -137,7 +137,7 @@ def _response_encoder(name: str, version: int) -> Any:
     cls = _entity_class(name, version, "response")
     from kio.serial import entity_writer  # noqa: PLC0415
 
-    from protocol.entities import entity_builder  # noqa: PLC0415
+    from echoless.protocol.entities import entity_builder  # noqa: PLC0415
 
     build = entity_builder(cls)  # type: ignore[arg-type]  # a class is hashable; Any hides it
     write = entity_writer(cls)

@@ -11,9 +11,9 @@ import struct
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from protocol.errors import DecodeError
-from protocol.framing import Frame
-from protocol.headers import read_unsigned_varint
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.framing import Frame
+from echoless.protocol.headers import read_unsigned_varint
 
 Body = TypeVar("Body")
 Reader = Callable[[int, Frame, int], Body]

@@ -23,10 +23,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import NoneType
 from typing import Any, Final, NamedTuple
 
-from protocol.errors import DecodeError
-from protocol.framing import Frame
-from protocol.headers import read_unsigned_varint, write_unsigned_varint
-from protocol.request_fields import ELEMENTS_MAX
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.framing import Frame
+from echoless.protocol.headers import read_unsigned_varint, write_unsigned_varint
+from echoless.protocol.request_fields import ELEMENTS_MAX
 
 TAGGED_FIELDS_MAX: Final = 64
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.errors import DecodeError
-from protocol.record_batch import Buffer
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.record_batch import Buffer
 
 VARINT_BITS: Final = 32
 VARLONG_BITS: Final = 64

@@ -13,9 +13,9 @@ lock the caller holds:
 
 from __future__ import annotations
 
-from storage import paths
-from storage.directory_checkpoints import DirectoryCheckpoints
-from storage.file_system import CorruptLogError, FileSystem, StorageError
+from echoless.storage import paths
+from echoless.storage.directory_checkpoints import DirectoryCheckpoints
+from echoless.storage.file_system import CorruptLogError, FileSystem, StorageError
 
 Partition = tuple[str, int]
 

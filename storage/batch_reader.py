@@ -10,9 +10,9 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from protocol.errors import DecodeError
-from protocol.lean_named_tuple import NamedTuple
-from protocol.record_batch import (
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.record_batch import (
     BATCH_LENGTH_MIN,
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -22,7 +22,7 @@ from protocol.record_batch import (
     read_header,
     walk,
 )
-from storage.file_system import CorruptLogError, File
+from echoless.storage.file_system import CorruptLogError, File
 
 LOOK_UP_BYTES: Final = 8 * 1024
 """One read of a look-up: an index interval and a little more."""

@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from protocol.checksum import crc32c
-from storage.file_system import FileSystem, StorageError
+from echoless.protocol.checksum import crc32c
+from echoless.storage.file_system import FileSystem, StorageError
 
 VERSION: Final = 1
 _VERSION_OF_KAFKA: Final = 0

@@ -16,13 +16,13 @@ import logging
 from collections.abc import Iterator
 from typing import Final
 
-from protocol.lean_named_tuple import NamedTuple
-from storage import paths
-from storage.file_system import FileSystem
-from storage.producers.record import read_append_ms
-from storage.producers.replay import snapshot_offsets
-from storage.producers.snapshot import SnapshotError, read_snapshot
-from storage.properties_file import PropertiesError, read_properties, write_properties
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.storage import paths
+from echoless.storage.file_system import FileSystem
+from echoless.storage.producers.record import read_append_ms
+from echoless.storage.producers.replay import snapshot_offsets
+from echoless.storage.producers.snapshot import SnapshotError, read_snapshot
+from echoless.storage.properties_file import PropertiesError, read_properties, write_properties
 
 logger = logging.getLogger(__name__)
 

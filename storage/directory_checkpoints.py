@@ -17,12 +17,12 @@ import threading
 from collections.abc import Collection
 from typing import Final
 
-from protocol.lean_dataclass import dataclass
-from protocol.lean_named_tuple import NamedTuple
-from storage import paths
-from storage.checkpoints import CheckpointError, OffsetCheckpoint
-from storage.file_system import FileSystem
-from storage.kept_offsets import KeptOffsets
+from echoless.protocol.lean_dataclass import dataclass
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.storage import paths
+from echoless.storage.checkpoints import CheckpointError, OffsetCheckpoint
+from echoless.storage.file_system import FileSystem
+from echoless.storage.kept_offsets import KeptOffsets
 
 logger = logging.getLogger(__name__)
 

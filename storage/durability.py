@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from storage import paths
-from storage.file_system import FileSystem
-from storage.leader_epochs import LeaderEpochs
-from storage.pending_flush import PendingFlush, Snapshot
-from storage.segment import Segment
-from storage.segments import Segments
+from echoless.storage import paths
+from echoless.storage.file_system import FileSystem
+from echoless.storage.leader_epochs import LeaderEpochs
+from echoless.storage.pending_flush import PendingFlush, Snapshot
+from echoless.storage.segment import Segment
+from echoless.storage.segments import Segments
 
 
 class Durability:

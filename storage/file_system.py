@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from protocol.record_batch import Buffer
+from echoless.protocol.record_batch import Buffer
 
 
 class StorageError(Exception):

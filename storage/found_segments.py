@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import logging
 
-from storage import paths
-from storage.file_system import CorruptLogError
-from storage.kept_offsets import OFFSET_MAX
-from storage.opening import Opening
-from storage.segment import Segment
-from storage.segments import Segments
+from echoless.storage import paths
+from echoless.storage.file_system import CorruptLogError
+from echoless.storage.kept_offsets import OFFSET_MAX
+from echoless.storage.opening import Opening
+from echoless.storage.segment import Segment
+from echoless.storage.segments import Segments
 
 logger = logging.getLogger(__name__)
 

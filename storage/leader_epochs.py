@@ -20,9 +20,15 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import Final
 
-from protocol.lean_named_tuple import NamedTuple
-from storage.checkpoints import CheckpointError, parse_number, read_lines, split_line, write_lines
-from storage.file_system import FileSystem
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.storage.checkpoints import (
+    CheckpointError,
+    parse_number,
+    read_lines,
+    split_line,
+    write_lines,
+)
+from echoless.storage.file_system import FileSystem
 
 NO_EPOCH: Final = -1
 NO_OFFSET: Final = -1

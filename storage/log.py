@@ -26,10 +26,18 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from protocol.dedup import APPEND, Duplicate, PartitionRules, Reject, commit, decide, decide_epoch
-from protocol.dedup import Append as AppendDecision
-from protocol.errors import ErrorCode, KafkaError
-from protocol.record_batch import (
+from echoless.protocol.dedup import (
+    APPEND,
+    Duplicate,
+    PartitionRules,
+    Reject,
+    commit,
+    decide,
+    decide_epoch,
+)
+from echoless.protocol.dedup import Append as AppendDecision
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.record_batch import (
     LEADER_STAMP,
     LOG_OVERHEAD,
     MAGIC_POSITION,
@@ -38,30 +46,30 @@ from protocol.record_batch import (
     read_header,
     with_log_append_time,
 )
-from storage import paths, retention
-from storage.append_origin import AppendOrigin, LeaderOrigin
-from storage.appended import Appended, ReplicatedAppend
-from storage.compaction.compaction import Compaction
-from storage.compaction.swap import PendingSwap
-from storage.durability import Durability
-from storage.file_system import StorageError
-from storage.log_config import LogConfig
-from storage.old_segments import OldSegments
-from storage.opening import Opening, Recovered
-from storage.pending_change import PendingChange
-from storage.pending_flush import PendingFlush
-from storage.pending_segment_removal import PendingSegmentRemoval
-from storage.producers.replay import is_remembered, remove_snapshots, replay_batch
-from storage.producers.snapshot import encode_snapshot
-from storage.producers.snapshot_chunk import SnapshotChunk, read_chunk, starting_snapshot
-from storage.producers.state import ProducerStates
-from storage.recovery import recover
-from storage.replacement import NewLog, Replacement
-from storage.replicated_batches import check_batches, count_run
-from storage.scrub import ClosedSegment
-from storage.segment import Segment
-from storage.time_lookup import LookUp, find_max_timestamp, find_timestamp
-from storage.truncation import Truncation
+from echoless.storage import paths, retention
+from echoless.storage.append_origin import AppendOrigin, LeaderOrigin
+from echoless.storage.appended import Appended, ReplicatedAppend
+from echoless.storage.compaction.compaction import Compaction
+from echoless.storage.compaction.swap import PendingSwap
+from echoless.storage.durability import Durability
+from echoless.storage.file_system import StorageError
+from echoless.storage.log_config import LogConfig
+from echoless.storage.old_segments import OldSegments
+from echoless.storage.opening import Opening, Recovered
+from echoless.storage.pending_change import PendingChange
+from echoless.storage.pending_flush import PendingFlush
+from echoless.storage.pending_segment_removal import PendingSegmentRemoval
+from echoless.storage.producers.replay import is_remembered, remove_snapshots, replay_batch
+from echoless.storage.producers.snapshot import encode_snapshot
+from echoless.storage.producers.snapshot_chunk import SnapshotChunk, read_chunk, starting_snapshot
+from echoless.storage.producers.state import ProducerStates
+from echoless.storage.recovery import recover
+from echoless.storage.replacement import NewLog, Replacement
+from echoless.storage.replicated_batches import check_batches, count_run
+from echoless.storage.scrub import ClosedSegment
+from echoless.storage.segment import Segment
+from echoless.storage.time_lookup import LookUp, find_max_timestamp, find_timestamp
+from echoless.storage.truncation import Truncation
 
 _Result = TypeVar("_Result")
 

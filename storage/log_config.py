@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from protocol.dedup import WINDOW_DEFAULT, UnknownProducerId
-from protocol.lean_dataclass import dataclass
-from protocol.leases import lease_retention_ms
-from storage.compaction.plan import CompactionRules
+from echoless.protocol.dedup import WINDOW_DEFAULT, UnknownProducerId
+from echoless.protocol.lean_dataclass import dataclass
+from echoless.protocol.leases import lease_retention_ms
+from echoless.storage.compaction.plan import CompactionRules
 
 _WEEK_MS = 7 * 24 * 60 * 60 * 1000
 _DAY_MS = 24 * 60 * 60 * 1000

@@ -33,31 +33,31 @@ from functools import cache, partial
 from itertools import islice
 from typing import Final
 
-from protocol.lean_dataclass import replace
-from storage import paths
-from storage.clock_checkpoint import ClockReading, last_reading, write_clock
-from storage.compaction.compaction import Uncleanable
-from storage.directory_checkpoints import (
+from echoless.protocol.lean_dataclass import replace
+from echoless.storage import paths
+from echoless.storage.clock_checkpoint import ClockReading, last_reading, write_clock
+from echoless.storage.compaction.compaction import Uncleanable
+from echoless.storage.directory_checkpoints import (
     NO_OFFSETS,
     DirectoryCheckpoints,
     PartitionOffsets,
     PendingCheckpoint,
 )
-from storage.disk_work import RunAll, one_by_one
-from storage.file_system import FileLock, FileSystem, StorageError
-from storage.log import Log
-from storage.log_config import LogConfig
-from storage.meta_properties import claim_directory
-from storage.opening import Opening
-from storage.partition_directories import PartitionDirectories
-from storage.partition_metadata import write_topic_id_unsynced
-from storage.partition_names import PartitionNames
-from storage.pending_flush import PendingFlush
-from storage.pending_removal import PendingRemoval
-from storage.producer_id_checkpoint import read_last_claimed_id, write_last_claimed_id
-from storage.scrub import Damage
-from storage.strays import Stray, find_strays, forget_restored, is_restored, set_aside
-from storage.tail_safety import TailSafety
+from echoless.storage.disk_work import RunAll, one_by_one
+from echoless.storage.file_system import FileLock, FileSystem, StorageError
+from echoless.storage.log import Log
+from echoless.storage.log_config import LogConfig
+from echoless.storage.meta_properties import claim_directory
+from echoless.storage.opening import Opening
+from echoless.storage.partition_directories import PartitionDirectories
+from echoless.storage.partition_metadata import write_topic_id_unsynced
+from echoless.storage.partition_names import PartitionNames
+from echoless.storage.pending_flush import PendingFlush
+from echoless.storage.pending_removal import PendingRemoval
+from echoless.storage.producer_id_checkpoint import read_last_claimed_id, write_last_claimed_id
+from echoless.storage.scrub import Damage
+from echoless.storage.strays import Stray, find_strays, forget_restored, is_restored, set_aside
+from echoless.storage.tail_safety import TailSafety
 
 Partition = tuple[str, int]
 

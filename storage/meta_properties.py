@@ -5,9 +5,9 @@ from __future__ import annotations
 import uuid
 from typing import Final
 
-from storage import paths
-from storage.file_system import FileSystem, StorageError
-from storage.properties_file import (
+from echoless.storage import paths
+from echoless.storage.file_system import FileSystem, StorageError
+from echoless.storage.properties_file import (
     PropertiesError,
     encode_uuid,
     read_properties,

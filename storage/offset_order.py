@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.record_batch import BatchHeader
-from storage.batch_reader import PlacedBatch, PlacedHeader
-from storage.file_system import CorruptLogError
+from echoless.protocol.record_batch import BatchHeader
+from echoless.storage.batch_reader import PlacedBatch, PlacedHeader
+from echoless.storage.file_system import CorruptLogError
 
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 """Index entries keep offsets as i32 relative to the base offset of the segment."""

@@ -12,14 +12,14 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from storage.durability import Durability
-from storage.file_system import FileSystem
-from storage.kept_offsets import KeptOffsets
-from storage.leader_epochs import LeaderEpochs
-from storage.pending_segment_removal import PendingSegmentRemoval
-from storage.producers.replay import snapshot_offsets
-from storage.retention import Reason, snapshots_to_remove
-from storage.segments import Segments
+from echoless.storage.durability import Durability
+from echoless.storage.file_system import FileSystem
+from echoless.storage.kept_offsets import KeptOffsets
+from echoless.storage.leader_epochs import LeaderEpochs
+from echoless.storage.pending_segment_removal import PendingSegmentRemoval
+from echoless.storage.producers.replay import snapshot_offsets
+from echoless.storage.retention import Reason, snapshots_to_remove
+from echoless.storage.segments import Segments
 
 SNAPSHOTS_AT_ONCE_MAX: Final = 1000
 """The rest goes with the next removal: whoever changes the log waits for one that is running."""

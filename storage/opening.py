@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from protocol.lean_dataclass import dataclass, field
-from storage.file_system import FileSystem
-from storage.kept_offsets import KeptOffsets
-from storage.leader_epochs import LeaderEpochs
-from storage.log_config import LogConfig
-from storage.pending_flush import Snapshot
-from storage.producers.state import ProducerStates
-from storage.segments import Segments
+from echoless.protocol.lean_dataclass import dataclass, field
+from echoless.storage.file_system import FileSystem
+from echoless.storage.kept_offsets import KeptOffsets
+from echoless.storage.leader_epochs import LeaderEpochs
+from echoless.storage.log_config import LogConfig
+from echoless.storage.pending_flush import Snapshot
+from echoless.storage.producers.state import ProducerStates
+from echoless.storage.segments import Segments
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -17,9 +17,9 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import IO, Final
 
-from protocol.record_batch import Buffer
-from storage.file_system import LockHeldError, OutOfDescriptorsError, StorageError
-from storage.spare_descriptors import SpareDescriptors, is_lack_of_descriptors
+from echoless.protocol.record_batch import Buffer
+from echoless.storage.file_system import LockHeldError, OutOfDescriptorsError, StorageError
+from echoless.storage.spare_descriptors import SpareDescriptors, is_lack_of_descriptors
 
 _TEMPORARY_SUFFIX: Final = ".tmp"
 _FILE_MODE: Final = 0o644

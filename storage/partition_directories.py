@@ -13,13 +13,13 @@ import logging
 import uuid
 from collections.abc import Collection, Iterable
 
-from storage import paths
-from storage.accepted_loss import with_remedy
-from storage.directory_checkpoints import DirectoryCheckpoints, PartitionOffsets
-from storage.file_system import CorruptLogError, FileSystem, StorageError
-from storage.partition_metadata import read_topic_id
-from storage.properties_file import PropertiesError
-from storage.strays import Stray, set_aside_unopened
+from echoless.storage import paths
+from echoless.storage.accepted_loss import with_remedy
+from echoless.storage.directory_checkpoints import DirectoryCheckpoints, PartitionOffsets
+from echoless.storage.file_system import CorruptLogError, FileSystem, StorageError
+from echoless.storage.partition_metadata import read_topic_id
+from echoless.storage.properties_file import PropertiesError
+from echoless.storage.strays import Stray, set_aside_unopened
 
 Partition = tuple[str, int]
 

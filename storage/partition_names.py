@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import threading
 
-from storage import paths
-from storage.file_system import FileSystem
+from echoless.storage import paths
+from echoless.storage.file_system import FileSystem
 
 
 class PartitionNames:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 LOCK: Final = ".lock"
 CLEAN_SHUTDOWN: Final = ".clean-shutdown"

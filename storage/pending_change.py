@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from storage.pending_flush import PendingFlush
+from echoless.storage.pending_flush import PendingFlush
 
 Result = TypeVar("Result")
 

@@ -24,10 +24,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from protocol.lean_dataclass import dataclass, field
-from storage.file_system import FileSystem
-from storage.leader_epochs import LeaderEpoch, LeaderEpochs
-from storage.segment import Segment
+from echoless.protocol.lean_dataclass import dataclass, field
+from echoless.storage.file_system import FileSystem
+from echoless.storage.leader_epochs import LeaderEpoch, LeaderEpochs
+from echoless.storage.segment import Segment
 
 Snapshot = Callable[[], bytes]
 """Returns the bytes of a producer snapshot, in any one thread."""

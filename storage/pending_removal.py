@@ -20,11 +20,11 @@ import uuid
 from collections import deque
 from collections.abc import Iterable, Mapping
 
-from protocol.lean_dataclass import dataclass, field
-from storage import paths
-from storage.directory_checkpoints import DirectoryCheckpoints
-from storage.file_system import FileSystem
-from storage.log import Log
+from echoless.protocol.lean_dataclass import dataclass, field
+from echoless.storage import paths
+from echoless.storage.directory_checkpoints import DirectoryCheckpoints
+from echoless.storage.file_system import FileSystem
+from echoless.storage.log import Log
 
 logger = logging.getLogger(__name__)
 

@@ -21,11 +21,11 @@ import threading
 from collections import Counter, deque
 from collections.abc import Collection
 
-from protocol.lean_dataclass import dataclass, field
-from storage.file_system import FileSystem
-from storage.producers.replay import remove_snapshots
-from storage.retention import Reason
-from storage.segment import Segment
+from echoless.protocol.lean_dataclass import dataclass, field
+from echoless.storage.file_system import FileSystem
+from echoless.storage.producers.replay import remove_snapshots
+from echoless.storage.retention import Reason
+from echoless.storage.segment import Segment
 
 logger = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from storage import paths
-from storage.file_system import FileSystem
-from storage.properties_file import PropertiesError, read_properties, write_properties
+from echoless.storage import paths
+from echoless.storage.file_system import FileSystem
+from echoless.storage.properties_file import PropertiesError, read_properties, write_properties
 
 _VERSION: Final = "0"
 _SEPARATOR: Final = "="

@@ -15,8 +15,8 @@ import uuid
 from collections.abc import Mapping
 from typing import Final
 
-from protocol.checksum import crc32c
-from storage.file_system import FileSystem, StorageError
+from echoless.protocol.checksum import crc32c
+from echoless.storage.file_system import FileSystem, StorageError
 
 _CHECKSUM: Final = "crc32c"
 

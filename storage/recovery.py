@@ -36,21 +36,26 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from protocol.lean_dataclass import replace
-from protocol.record_batch import LOG_OVERHEAD
-from storage import accepted_loss, paths, replacement
-from storage.checkpoints import CheckpointError
-from storage.compaction import swap
-from storage.file_system import CorruptLogError
-from storage.found_segments import open_segments
-from storage.leader_epochs import LeaderEpochs
-from storage.opening import Opening, Recovered
-from storage.producers.replay import rebuild, remove_snapshots, replay_batch, snapshot_offsets
-from storage.producers.snapshot import encode_snapshot, write_snapshot
-from storage.producers.state import ProducerStates
-from storage.segment import Segment
-from storage.segments import Segments
-from storage.torn_tail import cut_tail
+from echoless.protocol.lean_dataclass import replace
+from echoless.protocol.record_batch import LOG_OVERHEAD
+from echoless.storage import accepted_loss, paths, replacement
+from echoless.storage.checkpoints import CheckpointError
+from echoless.storage.compaction import swap
+from echoless.storage.file_system import CorruptLogError
+from echoless.storage.found_segments import open_segments
+from echoless.storage.leader_epochs import LeaderEpochs
+from echoless.storage.opening import Opening, Recovered
+from echoless.storage.producers.replay import (
+    rebuild,
+    remove_snapshots,
+    replay_batch,
+    snapshot_offsets,
+)
+from echoless.storage.producers.snapshot import encode_snapshot, write_snapshot
+from echoless.storage.producers.state import ProducerStates
+from echoless.storage.segment import Segment
+from echoless.storage.segments import Segments
+from echoless.storage.torn_tail import cut_tail
 
 logger = logging.getLogger(__name__)
 

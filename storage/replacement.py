@@ -25,23 +25,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from protocol.lean_dataclass import dataclass
-from protocol.lean_named_tuple import NamedTuple
-from protocol.record_batch import Buffer
-from storage import paths
-from storage.file_system import CorruptLogError, FileSystem, StorageError
-from storage.kept_offsets import KeptOffsets
-from storage.log_config import LogConfig
-from storage.pending_segment_removal import PendingSegmentRemoval
-from storage.producers.snapshot import (
+from echoless.protocol.lean_dataclass import dataclass
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.record_batch import Buffer
+from echoless.storage import paths
+from echoless.storage.file_system import CorruptLogError, FileSystem, StorageError
+from echoless.storage.kept_offsets import KeptOffsets
+from echoless.storage.log_config import LogConfig
+from echoless.storage.pending_segment_removal import PendingSegmentRemoval
+from echoless.storage.producers.snapshot import (
     Snapshot,
     SnapshotError,
     decode_snapshot,
     read_snapshot,
     shift_times,
 )
-from storage.producers.state import ProducerStates
-from storage.segment import Segment
+from echoless.storage.producers.state import ProducerStates
+from echoless.storage.segment import Segment
 
 
 class NewBeginning(NamedTuple):

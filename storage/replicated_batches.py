@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import takewhile
 
-from protocol.errors import DecodeError
-from protocol.record_batch import compute_crc, walk
-from storage.batch_reader import PlacedHeader
-from storage.log_config import LogConfig
-from storage.offset_order import breach
-from storage.segment import Segment
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.record_batch import compute_crc, walk
+from echoless.storage.batch_reader import PlacedHeader
+from echoless.storage.log_config import LogConfig
+from echoless.storage.offset_order import breach
+from echoless.storage.segment import Segment
 
 
 def check_batches(batches: memoryview, next_offset: int, leader_epoch: int) -> list[PlacedHeader]:

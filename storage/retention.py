@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from enum import StrEnum
 
-from storage.file_system import FileSystem
-from storage.log_config import LogConfig
-from storage.segment import Segment
-from storage.segments import Segments
+from echoless.storage.file_system import FileSystem
+from echoless.storage.log_config import LogConfig
+from echoless.storage.segment import Segment
+from echoless.storage.segments import Segments
 
 
 class Reason(StrEnum):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from protocol.lean_named_tuple import NamedTuple
-from storage.batch_reader import PlacedBatch, read_batches
-from storage.file_system import CorruptLogError, FileSystem
-from storage.offset_order import check_order
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.storage.batch_reader import PlacedBatch, read_batches
+from echoless.storage.file_system import CorruptLogError, FileSystem
+from echoless.storage.offset_order import check_order
 
 
 class ClosedSegment(NamedTuple):

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from protocol.record_batch import (
+from echoless.protocol.record_batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     BatchHeader,
@@ -24,8 +24,8 @@ from protocol.record_batch import (
     compute_crc,
     read_header,
 )
-from storage import paths
-from storage.batch_reader import (
+from echoless.storage import paths
+from echoless.storage.batch_reader import (
     LOOK_UP_BYTES,
     REPLAY_BYTES,
     PlacedBatch,
@@ -35,10 +35,10 @@ from storage.batch_reader import (
     read_batches,
     read_headers,
 )
-from storage.file_system import CorruptLogError, File, FileSystem, StorageError
-from storage.log_config import LogConfig
-from storage.offset_order import RELATIVE_OFFSET_MAX, check_order
-from storage.segment_indexes import SegmentIndexes
+from echoless.storage.file_system import CorruptLogError, File, FileSystem, StorageError
+from echoless.storage.log_config import LogConfig
+from echoless.storage.offset_order import RELATIVE_OFFSET_MAX, check_order
+from echoless.storage.segment_indexes import SegmentIndexes
 
 _CHECKED_BYTES_MAX: Final = 1024 * 1024
 """A larger last batch is not checked at a start, which would take too long."""

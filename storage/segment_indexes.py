@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.record_batch import HEADER_SIZE
-from storage import offset_index, paths, time_index
-from storage.batch_reader import REPLAY_BYTES, read_headers
-from storage.file_system import CorruptLogError, File, FileSystem, StorageError
-from storage.offset_index import OffsetIndex
-from storage.offset_order import check_order
-from storage.time_index import TimeIndex
+from echoless.protocol.record_batch import HEADER_SIZE
+from echoless.storage import offset_index, paths, time_index
+from echoless.storage.batch_reader import REPLAY_BYTES, read_headers
+from echoless.storage.file_system import CorruptLogError, File, FileSystem, StorageError
+from echoless.storage.offset_index import OffsetIndex
+from echoless.storage.offset_order import check_order
+from echoless.storage.time_index import TimeIndex
 
 _SUFFIXES: Final = (paths.OFFSET_INDEX, paths.TIME_INDEX)
 _ENTRY_SIZES: Final = {

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from storage.segment import Segment
+from echoless.storage.segment import Segment
 
 _INDEXES_LOADED_MAX: Final = 4
 """The indexes of a full segment take about 600 KB."""

@@ -29,12 +29,12 @@ import uuid
 from collections.abc import Callable
 from typing import Final
 
-from protocol.lean_dataclass import dataclass, replace
-from storage import paths
-from storage.directory_checkpoints import DirectoryCheckpoints, PartitionOffsets
-from storage.file_system import FileSystem, StorageError
-from storage.partition_metadata import read_topic_id, write_topic_id
-from storage.properties_file import (
+from echoless.protocol.lean_dataclass import dataclass, replace
+from echoless.storage import paths
+from echoless.storage.directory_checkpoints import DirectoryCheckpoints, PartitionOffsets
+from echoless.storage.file_system import FileSystem, StorageError
+from echoless.storage.partition_metadata import read_topic_id, write_topic_id
+from echoless.storage.properties_file import (
     PropertiesError,
     decode_uuid,
     encode_uuid,

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from storage import paths
-from storage.file_system import FileSystem
+from echoless.storage import paths
+from echoless.storage.file_system import FileSystem
 
 _UNSAFE: Final = b"tail unsafe\n"
 """In the marker of a clean shutdown: the logs are whole, but may lack what they once had."""

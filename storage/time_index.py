@@ -18,7 +18,7 @@ from array import array
 from bisect import bisect_left
 from typing import Final
 
-from protocol.record_batch import NO_TIMESTAMP
+from echoless.protocol.record_batch import NO_TIMESTAMP
 
 _ENTRY: Final = struct.Struct(">qi")
 ENTRY_SIZE: Final = _ENTRY.size

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from protocol.lean_named_tuple import NamedTuple
-from protocol.record_batch import NO_TIMESTAMP
-from storage.segment import Segment
-from storage.segments import Segments
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.record_batch import NO_TIMESTAMP
+from echoless.storage.segment import Segment
+from echoless.storage.segments import Segments
 
 
 class ToOpen(NamedTuple):

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import logging
 
-from storage.file_system import CorruptLogError
-from storage.opening import Opening, Recovered
-from storage.segment import Segment
-from storage.whole_batches import WholeBatches, whole_batches_after
+from echoless.storage.file_system import CorruptLogError
+from echoless.storage.opening import Opening, Recovered
+from echoless.storage.segment import Segment
+from echoless.storage.whole_batches import WholeBatches, whole_batches_after
 
 logger = logging.getLogger(__name__)
 

@@ -18,14 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from protocol.lean_dataclass import dataclass
-from storage.file_system import FileSystem
-from storage.kept_offsets import KeptOffsets
-from storage.pending_segment_removal import PendingSegmentRemoval
-from storage.producers.replay import rebuild, remove_snapshots, snapshot_offsets
-from storage.producers.state import ProducerStates
-from storage.segment import Segment
-from storage.segments import Segments
+from echoless.protocol.lean_dataclass import dataclass
+from echoless.storage.file_system import FileSystem
+from echoless.storage.kept_offsets import KeptOffsets
+from echoless.storage.pending_segment_removal import PendingSegmentRemoval
+from echoless.storage.producers.replay import rebuild, remove_snapshots, snapshot_offsets
+from echoless.storage.producers.state import ProducerStates
+from echoless.storage.segment import Segment
+from echoless.storage.segments import Segments
 
 
 @dataclass(slots=True, kw_only=True)

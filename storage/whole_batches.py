@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from protocol.lean_dataclass import dataclass
-from protocol.record_batch import (
+from echoless.protocol.lean_dataclass import dataclass
+from echoless.protocol.record_batch import (
     BATCH_LENGTH_MIN,
     HEADER_SIZE,
     MAGIC,
@@ -20,8 +20,8 @@ from protocol.record_batch import (
     compute_crc,
     read_header,
 )
-from storage.batch_reader import PlacedHeader
-from storage.file_system import File
+from echoless.storage.batch_reader import PlacedHeader
+from echoless.storage.file_system import File
 
 _WINDOW_BYTES: Final = 1024 * 1024
 _HIGH_BYTES: Final = 4

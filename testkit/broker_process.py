@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 if TYPE_CHECKING:
-    from testkit.security import BrokerSecurity
+    from echoless.testkit.security import BrokerSecurity
 
 _READY: Final = re.compile(
     rb"ready broker_id=\d+ listen=(?P<listen>\S+) native=(?P<native>\S+) admin=(?P<admin>\S+)"
@@ -70,7 +70,7 @@ class BrokerProcess:
         self.log_path = Path(self._directory.name) / "log"
         self._security: BrokerSecurity | None = None
         if security:
-            from testkit.security import BrokerSecurity
+            from echoless.testkit.security import BrokerSecurity
 
             self._security = BrokerSecurity(security, Path(self._directory.name))
             own = {"super_users": "User:ANONYMOUS"} if "authorizer" in self._settings else {}
@@ -133,7 +133,7 @@ class BrokerProcess:
 
     def allow(self, user: str, *operations: str, topic: str | None = None) -> None:
         """Allows the user operations (`write`) on a topic, or else on the cluster; needs `authorizer=acl`."""
-        from testkit.security import allow
+        from echoless.testkit.security import allow
 
         self._secured()
         allow(self.open_servers, user, *operations, topic=topic)
@@ -188,7 +188,7 @@ class BrokerProcess:
     def _command(self) -> list[str]:
         listen = ",".join(filter(None, (self.bootstrap_servers, self.open_servers)))
         return [
-            *(sys.executable, "-m", "broker", "--listen", listen),
+            *(sys.executable, "-m", "echoless.broker", "--listen", listen),
             *("--native-listen", self.native, "--admin-listen", self.admin),
             *("--data-dir", str(self.data_dir)),
             *(part for item in self._settings.items() for part in ("--set", "=".join(item))),

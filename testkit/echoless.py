@@ -16,13 +16,13 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
-from testkit.admin import Admin
-from testkit.broker_process import BrokerProcess
-from testkit.exactly_once import Sent, compare, describe
-from testkit.faults import Faults
-from testkit.native import Native
-from testkit.recorder import Recorder
-from testkit.stored_records import StoredRecord, read_topic
+from echoless.testkit.admin import Admin
+from echoless.testkit.broker_process import BrokerProcess
+from echoless.testkit.exactly_once import Sent, compare, describe
+from echoless.testkit.faults import Faults
+from echoless.testkit.native import Native
+from echoless.testkit.recorder import Recorder
+from echoless.testkit.stored_records import StoredRecord, read_topic
 
 _EVENTS_MAX: Final = 3000
 _NS_PER_MS: Final = 1_000_000

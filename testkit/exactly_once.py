@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from testkit.stored_records import StoredRecord
+from echoless.testkit.stored_records import StoredRecord
 
 Text = bytes | str | None
 Sent = Text | tuple[Text, Text]

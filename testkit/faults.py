@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import quote
 
-from testkit.admin import Admin, AdminError
+from echoless.testkit.admin import Admin, AdminError
 
 _PAGE: Final = "/faults"
 _ASK_AGAIN_S: Final = 0.01

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from client.cluster import parse_addresses
-from client.connection import Connection, ConnectionFailedError
-from client.security import NO_SECURITY, Security
-from protocol.errors import ErrorCode
+from echoless.client.cluster import parse_addresses
+from echoless.client.connection import Connection, ConnectionFailedError
+from echoless.client.security import NO_SECURITY, Security
+from echoless.protocol.errors import ErrorCode
 
 _TIMEOUT_S: Final = 2.0
 _TRANSACTION_TIMEOUT_MS: Final = 2**31 - 1

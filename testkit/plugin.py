@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from testkit.echoless import Echoless
+    from echoless.testkit.echoless import Echoless
 
 _MARKER: Final = "echoless"
 _TRACES: Final = "--echoless-traces"
@@ -60,7 +60,7 @@ def echoless_session(request: pytest.FixtureRequest) -> Iterator[Echoless]:
 
 
 def _running(config: pytest.Config, marked: dict[str, Any]) -> Iterator[Echoless]:
-    from testkit.echoless import Echoless
+    from echoless.testkit.echoless import Echoless
 
     live = config.stash[_LIVE]
     settings = {**_settings(config), **{n: _text(v) for n, v in marked.items()}}
@@ -107,8 +107,8 @@ def pytest_runtest_makereport(
 
 
 def _sections(item: pytest.Item, broker: Echoless) -> list[tuple[str, str]]:
-    from diagram import render_text
-    from testkit.admin import AdminError
+    from echoless.diagram import render_text
+    from echoless.testkit.admin import AdminError
 
     try:
         events = broker.events()
@@ -124,7 +124,7 @@ def _sections(item: pytest.Item, broker: Echoless) -> list[tuple[str, str]]:
 
 
 def _draw(directory: Path, item: pytest.Item, events: list[dict[str, Any]]) -> Path:
-    from diagram import render_svg
+    from echoless.diagram import render_svg
 
     name = "".join(c if c.isalnum() or c in "-_." else "_" for c in item.nodeid)
     directory.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlencode
 
-from testkit.admin import Admin, AdminError, reason_of
+from echoless.testkit.admin import Admin, AdminError, reason_of
 
 if TYPE_CHECKING:
     from ssl import SSLContext

@@ -16,13 +16,13 @@ import socket
 import time
 from typing import Any, Final, NamedTuple, Self
 
-from client.answers import Answer
-from client.connection import Connection, ConnectionFailedError
-from client.messages import LENGTH, answer_size, decode_answer, encode_produce
-from client.security import NO_SECURITY, Security
-from protocol.errors import DecodeError
-from protocol.record_batch import Codec
-from protocol.records import Record, build_batch
+from echoless.client.answers import Answer
+from echoless.client.connection import Connection, ConnectionFailedError
+from echoless.client.messages import LENGTH, answer_size, decode_answer, encode_produce
+from echoless.client.security import NO_SECURITY, Security
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.record_batch import Codec
+from echoless.protocol.records import Record, build_batch
 
 _PRODUCE: Final = "produce"
 _VERSION: Final = 9

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from client.cluster import parse_addresses
-from client.connection import AuthenticationError, Connection
-from client.security_options import security_of
-from protocol.acl import AclOperation, PatternType, Permission, ResourceType
-from protocol.sasl.mechanism import PASSWORD_MECHANISMS, Mechanism
-from protocol.sasl.scram import ITERATIONS_MIN, new_salt, salted_password
+from echoless.client.cluster import parse_addresses
+from echoless.client.connection import AuthenticationError, Connection
+from echoless.client.security_options import security_of
+from echoless.protocol.acl import AclOperation, PatternType, Permission, ResourceType
+from echoless.protocol.sasl.mechanism import PASSWORD_MECHANISMS, Mechanism
+from echoless.protocol.sasl.scram import ITERATIONS_MIN, new_salt, salted_password
 
 PROTOCOLS: Final = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 USER: Final = "alice"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from testkit.admin import Admin
-from testkit.native import Native
+from echoless.testkit.admin import Admin
+from echoless.testkit.native import Native
 
 
 class StoredRecord(NamedTuple):

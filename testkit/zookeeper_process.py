@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Final, Self
 
-from testkit.free_ports import free_address
+from echoless.testkit.free_ports import free_address
 
 _JARS: Final = (
     *("zookeeper-", "slf4j-api-", "metrics-core-", "snappy-java-", "netty-", "log4j-"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -12,10 +13,10 @@ import hypothesis.strategies._internal.types  # see below
 import pytest
 import uvloop
 
-from broker import limited_log
+from echoless.broker import limited_log
 from tests.support import open_descriptors
 from tests.support.apache_kafka import ApacheKafka, KafkaVersion
-from tests.support.echoless import Echoless
+from tests.support.echoless import SOURCES, Echoless
 from tests.support.fresh_seed import seed_line
 from tests.support.time_limit import TimeLimit, TimeLimitExceeded
 from tests.support.zookeeper import ZooKeeper
@@ -112,6 +113,16 @@ def _clean_logs() -> Iterator[None]:
     assert silenced == logging.NOTSET, (
         "later tests would see no log lines: logging.disable was not undone"
     )
+
+
+_ROOMS = frozenset(link.name for link in (SOURCES / "echoless").iterdir() if link.is_symlink())
+
+
+@pytest.fixture(autouse=True)
+def _one_package() -> Iterator[None]:
+    """Fails a test after which a room is loaded from the top of the tree: a second copy of everything in it."""
+    yield
+    assert not _ROOMS & sys.modules.keys(), "import it as a part of echoless"
 
 
 @pytest.fixture(autouse=True)

@@ -13,24 +13,25 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).parent.parent
+SOURCES: Final = Path(__file__).parent.parent / "src"
+PACKAGE: Final = "echoless"
 
 Graph = Mapping[str, frozenset[str]]
 """Module -> the modules that it imports."""
 
 
 @functools.cache
-def import_graph(package: str = "broker") -> Graph:
-    """The modules of a top-level package, and which of them each imports."""
-    paths = {_module(path): path for path in sorted((ROOT / package).rglob("*.py"))}
+def import_graph(room: str = "broker") -> Graph:
+    """The modules of a room of `echoless`, and which of them each imports."""
+    paths = {_module(path): path for path in sorted((SOURCES / PACKAGE / room).rglob("*.py"))}
     return {
         module: frozenset(_imports(path, paths.keys())) - {module} for module, path in paths.items()
     }
 
 
 def room(module: str) -> str:
-    """The package of the module; a module beside the packages is a room of its own."""
-    return ".".join(module.split(".")[:2])
+    """The package of the module, as `broker.records`; a module beside the packages is a room of its own."""
+    return ".".join(module.split(".")[1:3])
 
 
 def by_room(graph: Graph) -> dict[str, set[str]]:
@@ -70,7 +71,7 @@ def circles(graph: Graph) -> list[list[str]]:
 
 
 def _module(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
+    parts = path.relative_to(SOURCES).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 

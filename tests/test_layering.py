@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.handlers.apis import APIS
-from tests.import_graph import by_room, circles, import_graph
+from echoless.broker.handlers.apis import APIS
+from tests.import_graph import PACKAGE, by_room, circles, import_graph
 
 ROOT = Path(__file__).parent.parent
 MAY_IMPORT = {
@@ -85,14 +85,14 @@ BROKER_FLOORS = (
 
 @functools.cache
 def imports(path: Path) -> frozenset[str]:
-    """Top-level names of every module that the file imports, lazily or not."""
+    """Top-level names of every module that the file imports, lazily or not; of `echoless` those of the rooms."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            names |= {alias.name.split(".")[0] for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            names.add(node.module.split(".")[0])
-    return frozenset(names)
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return frozenset(name.removeprefix(f"{PACKAGE}.").split(".")[0] for name in names)
 
 
 def sources(room: str) -> list[Path]:

@@ -13,7 +13,7 @@ import pytest_asyncio
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.admin.exposition import Exposition
+from echoless.broker.admin.exposition import Exposition
 from tests.support.echoless import REPOSITORY
 from tests.support.in_process import in_process
 from tests.support.raw_batches import plain_batch

@@ -106,7 +106,7 @@ def test_every_module_is_compiled(installation: Installation, package: str) -> N
 
 def test_the_wheel_has_the_console(installation: Installation) -> None:
     """Its files are no modules: they have to be named as data of their package."""
-    listing = "from importlib.resources import files; print(*[one.name for one in (files('broker.admin') / 'console').iterdir()])"
+    listing = "from importlib.resources import files; print(*[one.name for one in (files('echoless.broker.admin') / 'console').iterdir()])"
     installed = set(installation.run("python", "-c", listing).split())
     tracked = run("git", "ls-files", "broker/admin/console", directory=REPOSITORY).split()
     assert {Path(name).name for name in tracked} == installed

@@ -42,13 +42,13 @@ def _fetch_zookeeper_jars() -> None:
 
 
 def _has_spark_kafka_jars() -> bool:
-    from pipeline.kafka_connector import has_jars
+    from echoless.pipeline.kafka_connector import has_jars
 
     return has_jars()
 
 
 def _fetch_spark_kafka_jars() -> None:
-    from pipeline.kafka_connector import ConnectorError, fetch_jars
+    from echoless.pipeline.kafka_connector import ConnectorError, fetch_jars
 
     try:
         fetch_jars()

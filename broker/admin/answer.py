@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from broker.network.turns import in_thread, work_in_turns
+from echoless.broker.network.turns import in_thread, work_in_turns
 
 ENCODED_AT_ONCE: Final = 100
 """How many rows are encoded on the event loop, in less than a millisecond."""

@@ -16,27 +16,27 @@ from typing import TYPE_CHECKING, Any, Final
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
-from broker.admin.answer import encoded
-from broker.admin.body import BODY_BYTES_MAX, BODY_TIMEOUT_S
-from broker.admin.bounded_accept import BoundedAccept, bounded_tls
-from broker.admin.callers import authenticate, caller_of
-from broker.admin.console_files import PATH, ConsoleFiles, is_console, wants_page
-from broker.admin.decisions import DecisionPages
-from broker.admin.documents import health_document, ready_document
-from broker.admin.exposition import CONTENT_TYPE, Exposition
-from broker.admin.faults import FaultPages
-from broker.admin.guard import add_safe_headers, guard
-from broker.admin.peer_reading import read_elsewhere
-from broker.admin.protocol import HttpProtocol
-from broker.admin.readings import Readable, Readings, rows_of
-from broker.admin.refusal import RefusalError
-from broker.admin.trace import TracePages
-from broker.admin.view import BrokerView
-from broker.descriptors import descriptor_shares
-from protocol.acl import AclOperation
+from echoless.broker.admin.answer import encoded
+from echoless.broker.admin.body import BODY_BYTES_MAX, BODY_TIMEOUT_S
+from echoless.broker.admin.bounded_accept import BoundedAccept, bounded_tls
+from echoless.broker.admin.callers import authenticate, caller_of
+from echoless.broker.admin.console_files import PATH, ConsoleFiles, is_console, wants_page
+from echoless.broker.admin.decisions import DecisionPages
+from echoless.broker.admin.documents import health_document, ready_document
+from echoless.broker.admin.exposition import CONTENT_TYPE, Exposition
+from echoless.broker.admin.faults import FaultPages
+from echoless.broker.admin.guard import add_safe_headers, guard
+from echoless.broker.admin.peer_reading import read_elsewhere
+from echoless.broker.admin.protocol import HttpProtocol
+from echoless.broker.admin.readings import Readable, Readings, rows_of
+from echoless.broker.admin.refusal import RefusalError
+from echoless.broker.admin.trace import TracePages
+from echoless.broker.admin.view import BrokerView
+from echoless.broker.descriptors import descriptor_shares
+from echoless.protocol.acl import AclOperation
 
 if TYPE_CHECKING:
-    from broker.network.tls_acceptor import TlsAcceptor, TlsSettings
+    from echoless.broker.network.tls_acceptor import TlsAcceptor, TlsSettings
 
 _SHUTDOWN_TIMEOUT_S: Final = 1.0
 HEAD_TIMEOUT_S: Final = 20.0

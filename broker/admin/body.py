@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from aiohttp import hdrs, web
 
-from broker.admin.refusal import RefusalError
+from echoless.broker.admin.refusal import RefusalError
 
 BODY_BYTES_MAX: Final = 256 * 1024
 """Enough for about a thousand rules; the body is parsed on the event loop."""

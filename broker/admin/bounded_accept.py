@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
-from broker.admin.protocol import HttpProtocol
-from broker.limited_log import LimitedLog
-from broker.network.request import ANONYMOUS
+from echoless.broker.admin.protocol import HttpProtocol
+from echoless.broker.limited_log import LimitedLog
+from echoless.broker.network.request import ANONYMOUS
 
 if TYPE_CHECKING:
-    from broker.network.tls_acceptor import Handshake, TlsAcceptor, TlsSettings
+    from echoless.broker.network.tls_acceptor import Handshake, TlsAcceptor, TlsSettings
 
 limited: Final = LimitedLog(logging.getLogger(__name__))
 
@@ -50,7 +50,7 @@ def bounded_tls(
     listener: socket.socket, tls: TlsSettings, accept: BoundedAccept, handshakes_max: int
 ) -> TlsAcceptor:
     """Accepts by TLS, with as many handshakes at a time as there may be connections."""
-    from broker.network.tls_acceptor import TlsAcceptor
+    from echoless.broker.network.tls_acceptor import TlsAcceptor
 
     handshakes: dict[Handshake, None] = {}
 

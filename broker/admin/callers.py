@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
-from broker.admin.console_files import is_console, wants_page
-from broker.admin.protocol import HttpProtocol
-from broker.admin.refusal import RefusalError
-from broker.authentication.admin_tokens import Role, Token, Tokens
-from broker.limited_log import LimitedLog
-from broker.network.request import ANONYMOUS, Peer
-from protocol.acl import AclOperation, ResourceType
+from echoless.broker.admin.console_files import is_console, wants_page
+from echoless.broker.admin.protocol import HttpProtocol
+from echoless.broker.admin.refusal import RefusalError
+from echoless.broker.authentication.admin_tokens import Role, Token, Tokens
+from echoless.broker.limited_log import LimitedLog
+from echoless.broker.network.request import ANONYMOUS, Peer
+from echoless.protocol.acl import AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from broker.admin.view import BrokerView
-    from broker.authorization.access import Access
-    from broker.decisions.events import Event
+    from echoless.broker.admin.view import BrokerView
+    from echoless.broker.authorization.access import Access
+    from echoless.broker.decisions.events import Event
 
 OPEN_PATHS: Final = frozenset({"/health", "/ready"})
 """The paths that orchestration asks for, which has no token."""

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from aiohttp import hdrs, web
 
-from broker.admin.refusal import RefusalError
-from broker.network.turns import in_thread
+from echoless.broker.admin.refusal import RefusalError
+from echoless.broker.network.turns import in_thread
 
 PATH: Final = "/console"
 START_PAGE: Final = "index.html"
@@ -93,7 +93,7 @@ async def _lead_to_page(_: web.Request) -> web.Response:
 
 
 def _read_all() -> dict[str, _File]:
-    directory = files("broker.admin") / "console"
+    directory = files("echoless.broker.admin") / "console"
     found = {}
     for entry in directory.iterdir():
         content_type = _TYPES.get("." + entry.name.rpartition(".")[2])

@@ -19,17 +19,17 @@ from typing import Any, Final
 from aiohttp import hdrs, web
 from aiohttp.client_exceptions import ClientConnectionError
 
-from broker.admin.answer import answer_rows
-from broker.admin.callers import Caller, caller_of
-from broker.admin.documents import decision_document, event_document, fault_document
-from broker.admin.peer_reading import ask_peer
-from broker.admin.query import read_choice, read_count, read_fact, read_selection
-from broker.admin.refusal import RefusalError
-from broker.admin.view import BrokerView
-from broker.authentication.admin_tokens import LOOK_INTERVAL_S
-from broker.decisions.events import Event
-from broker.decisions.stream import DecisionStream
-from broker.essential_task import reported_task
+from echoless.broker.admin.answer import answer_rows
+from echoless.broker.admin.callers import Caller, caller_of
+from echoless.broker.admin.documents import decision_document, event_document, fault_document
+from echoless.broker.admin.peer_reading import ask_peer
+from echoless.broker.admin.query import read_choice, read_count, read_fact, read_selection
+from echoless.broker.admin.refusal import RefusalError
+from echoless.broker.admin.view import BrokerView
+from echoless.broker.authentication.admin_tokens import LOOK_INTERVAL_S
+from echoless.broker.decisions.events import Event
+from echoless.broker.decisions.stream import DecisionStream
+from echoless.broker.essential_task import reported_task
 
 logger: Final = logging.getLogger(__name__)
 

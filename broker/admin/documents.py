@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from broker.admin.group_lags import GroupLags
-from broker.admin.view import BrokerView, PartitionView
-from broker.decisions.events import Event, FaultHit, Outcome, Skipped
-from protocol.dedup import BatchMetadata, ProducerEntry
-from protocol.internal_topics import CONSUMER_OFFSETS
-from storage.strays import Stray
+from echoless.broker.admin.group_lags import GroupLags
+from echoless.broker.admin.view import BrokerView, PartitionView
+from echoless.broker.decisions.events import Event, FaultHit, Outcome, Skipped
+from echoless.protocol.dedup import BatchMetadata, ProducerEntry
+from echoless.protocol.internal_topics import CONSUMER_OFFSETS
+from echoless.storage.strays import Stray
 
 if TYPE_CHECKING:
-    from broker.clock import Clock
-    from coordinators.groups.answers import ListedGroup
+    from echoless.broker.clock import Clock
+    from echoless.coordinators.groups.answers import ListedGroup
 
 
 def ready_document(broker: BrokerView) -> dict[str, Any]:

@@ -17,12 +17,12 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
-from broker.admin.group_families import group_families
-from broker.admin.view import BrokerView, PartitionView
-from broker.faults.action import TYPES
-from broker.handlers.apis import API_BY_KEY
-from broker.metrics import LATENCY_BOUNDS_S, Latencies
-from broker.network.turns import in_thread, work_in_turns
+from echoless.broker.admin.group_families import group_families
+from echoless.broker.admin.view import BrokerView, PartitionView
+from echoless.broker.faults.action import TYPES
+from echoless.broker.handlers.apis import API_BY_KEY
+from echoless.broker.metrics import LATENCY_BOUNDS_S, Latencies
+from echoless.broker.network.turns import in_thread, work_in_turns
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 _PREFIX: Final = "echoless_"

@@ -13,17 +13,17 @@ from typing import Final
 
 from aiohttp import web
 
-from broker.admin.body import read_json
-from broker.admin.callers import caller_of, note_change
-from broker.admin.refusal import RefusalError
-from broker.admin.view import BrokerView
-from broker.faults.faults import import_rules
-from broker.faults.fields import RuleError
-from broker.faults.permission import refusal
-from broker.faults.rule import read_rules
-from broker.faults.rules import NameTakenError
-from broker.network.turns import in_thread
-from protocol.acl import AclOperation
+from echoless.broker.admin.body import read_json
+from echoless.broker.admin.callers import caller_of, note_change
+from echoless.broker.admin.refusal import RefusalError
+from echoless.broker.admin.view import BrokerView
+from echoless.broker.faults.faults import import_rules
+from echoless.broker.faults.fields import RuleError
+from echoless.broker.faults.permission import refusal
+from echoless.broker.faults.rule import read_rules
+from echoless.broker.faults.rules import NameTakenError
+from echoless.broker.network.turns import in_thread
+from echoless.protocol.acl import AclOperation
 
 encode: Final = partial(dumps, separators=(",", ":"))
 
@@ -46,7 +46,7 @@ class FaultPages:
     async def actions(self, request: web.Request) -> web.Response:
         """Lists what rules can do, and the fields of each action."""
         caller_of(request).require_cluster(AclOperation.DESCRIBE)
-        catalogue = await in_thread(partial(import_module, "broker.faults.catalogue"))
+        catalogue = await in_thread(partial(import_module, "echoless.broker.faults.catalogue"))
         return web.json_response(catalogue.document())
 
     async def add(self, request: web.Request) -> web.Response:

@@ -6,22 +6,22 @@ from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from broker.admin.refusal import RefusalError
-from broker.admin.view import BrokerView
-from broker.network.turns import work_in_turns
-from coordinators.groups.answers import (
+from echoless.broker.admin.refusal import RefusalError
+from echoless.broker.admin.view import BrokerView
+from echoless.broker.network.turns import work_in_turns
+from echoless.coordinators.groups.answers import (
     NO_OFFSET,
     DescribeAnswer,
     OffsetFetchAnswer,
 )
-from coordinators.groups.consumer.requests import ConsumerDescribe, ConsumerDescribeAnswer
-from coordinators.groups.requests import DescribeGroup, OffsetFetch
-from protocol.consumer_assignment import Partition, assigned_partitions
-from protocol.errors import ErrorCode
-from protocol.lean_named_tuple import NamedTuple
+from echoless.coordinators.groups.consumer.requests import ConsumerDescribe, ConsumerDescribeAnswer
+from echoless.coordinators.groups.requests import DescribeGroup, OffsetFetch
+from echoless.protocol.consumer_assignment import Partition, assigned_partitions
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from coordinators.groups.requests import GroupRequest
+    from echoless.coordinators.groups.requests import GroupRequest
 
 
 async def group_document(

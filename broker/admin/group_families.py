@@ -10,8 +10,8 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from broker.admin.group_lags import GroupLags
-from broker.admin.view import BrokerView
+from echoless.broker.admin.group_lags import GroupLags
+from echoless.broker.admin.view import BrokerView
 
 LAGS_SHOWN_MAX: Final = 200
 """Pairs of group and topic that have a series, those with the largest lags."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from broker.admin.view import BrokerView
+from echoless.broker.admin.view import BrokerView
 
 OFFSETS_MAX: Final = 20_000
 """Committed offsets that are looked at; those of groups with members come first."""

@@ -24,9 +24,9 @@ from urllib.parse import urlsplit
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
-from broker.admin.refusal import RefusalError
-from broker.config.loading import Config
-from broker.config.values import Address
+from echoless.broker.admin.refusal import RefusalError
+from echoless.broker.config.loading import Config
+from echoless.broker.config.values import Address
 
 SAFE_HEADERS: Final = {
     "Cache-Control": "no-store",

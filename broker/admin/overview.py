@@ -10,12 +10,12 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.admin.view import BrokerView
-from broker.config.listener_names import NATIVE
-from broker.faults.permission import refusal
+from echoless.broker.admin.view import BrokerView
+from echoless.broker.config.listener_names import NATIVE
+from echoless.broker.faults.permission import refusal
 
 if TYPE_CHECKING:
-    from broker.network.connection import Connection
+    from echoless.broker.network.connection import Connection
 
 _STATM: Final = Path("/proc/self/statm")
 

@@ -14,23 +14,23 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.admin.callers import Caller, caller_of
-from broker.admin.query import INT32_MAX, read_optional
-from broker.admin.readings import Document, Readings, rows_of
-from broker.admin.refusal import RefusalError
-from broker.authentication.admin_tokens import Role
-from broker.config.listener_names import ADMIN
-from broker.config.names import Authorizer
-from broker.network.turns import in_thread
-from broker.replication.peers import PeerError
-from protocol.errors import DecodeError, KafkaError
-from protocol.native.admin_read import AdminRead, read_admin_answer
+from echoless.broker.admin.callers import Caller, caller_of
+from echoless.broker.admin.query import INT32_MAX, read_optional
+from echoless.broker.admin.readings import Document, Readings, rows_of
+from echoless.broker.admin.refusal import RefusalError
+from echoless.broker.authentication.admin_tokens import Role
+from echoless.broker.config.listener_names import ADMIN
+from echoless.broker.config.names import Authorizer
+from echoless.broker.network.turns import in_thread
+from echoless.broker.replication.peers import PeerError
+from echoless.protocol.errors import DecodeError, KafkaError
+from echoless.protocol.native.admin_read import AdminRead, read_admin_answer
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from broker.admin.view import BrokerView
-    from broker.config.loading import Config
+    from echoless.broker.admin.view import BrokerView
+    from echoless.broker.config.loading import Config
 
 ASK_TIMEOUT_S: Final = 3.0
 _NAMES: Final = {"group": {"group"}, "producers": {"topic", "partition"}}

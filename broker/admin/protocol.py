@@ -13,8 +13,8 @@ from typing import Any, Final, cast
 from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from broker.admin.guard import SAFE_HEADERS
-from broker.limited_log import LimitedLog
+from echoless.broker.admin.guard import SAFE_HEADERS
+from echoless.broker.limited_log import LimitedLog
 
 ANSWER_TIMEOUT_S: Final = 30.0
 """How long a client may take to read an answer, or its share of a stream, that does not fit into buffers."""

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Final
 
-from broker.admin.refusal import RefusalError
-from broker.config.values import INT64_MAX, integer
-from broker.decisions.events import Event
-from broker.decisions.stream import Selection
+from echoless.broker.admin.refusal import RefusalError
+from echoless.broker.config.values import INT64_MAX, integer
+from echoless.broker.decisions.events import Event
+from echoless.broker.decisions.stream import Selection
 
 INT32_MAX: Final = 2**31 - 1
 _INDEX_DIGITS_MAX: Final = 10

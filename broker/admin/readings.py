@@ -12,31 +12,31 @@ from http import HTTPStatus
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from broker.admin.callers import Caller
-from broker.admin.documents import (
+from echoless.broker.admin.callers import Caller
+from echoless.broker.admin.documents import (
     add_groups,
     add_topics,
     event_document,
     health_document,
     producer_document,
 )
-from broker.admin.group_documents import group_document
-from broker.admin.overview import (
+from echoless.broker.admin.group_documents import group_document
+from echoless.broker.admin.overview import (
     add_totals,
     connection_documents,
     overview_document,
     own_version,
 )
-from broker.admin.query import read_count, read_index, read_optional, read_selection
-from broker.admin.refusal import RefusalError
-from broker.admin.view import BrokerView
-from broker.faults.permission import refusal
-from broker.network.turns import in_thread, work_in_turns
-from protocol.acl import AclOperation
-from protocol.errors import ErrorCode
+from echoless.broker.admin.query import read_count, read_index, read_optional, read_selection
+from echoless.broker.admin.refusal import RefusalError
+from echoless.broker.admin.view import BrokerView
+from echoless.broker.faults.permission import refusal
+from echoless.broker.network.turns import in_thread, work_in_turns
+from echoless.protocol.acl import AclOperation
+from echoless.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from protocol.dedup import ProducerEntry
+    from echoless.protocol.dedup import ProducerEntry
 
 LIST_MAX: Final = 10_000
 LIMIT_DEFAULT: Final = 1000
@@ -92,7 +92,7 @@ class Readings:
 
     async def metrics(self, caller: Caller, _query: Query, _names: Query) -> Document:
         """Prometheus' text."""
-        from broker.admin.exposition import Exposition
+        from echoless.broker.admin.exposition import Exposition
 
         caller.require_cluster(AclOperation.DESCRIBE)
         return {"text": (await Exposition(self._broker).text()).decode()}

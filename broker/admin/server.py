@@ -14,12 +14,12 @@ import socket
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from broker.admin.view import BrokerView
-from broker.threads import BESIDE_THE_LOOP
+from echoless.broker.admin.view import BrokerView
+from echoless.broker.threads import BESIDE_THE_LOOP
 
 if TYPE_CHECKING:
-    from broker.admin.application import HttpServer
-    from broker.network.tls_acceptor import TlsSettings
+    from echoless.broker.admin.application import HttpServer
+    from echoless.broker.network.tls_acceptor import TlsSettings
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class AdminServer:
         logger.debug("the admin port answers")
 
     async def _application(self) -> HttpServer:
-        load = partial(importlib.import_module, "broker.admin.application")
+        load = partial(importlib.import_module, "echoless.broker.admin.application")
         application = await BESIDE_THE_LOOP.run(load)
         server: HttpServer = await application.serve(self._listener, self._broker, self._tls)
         return server

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from broker.admin.callers import caller_of
-from broker.admin.documents import event_document
-from broker.admin.peer_reading import read_elsewhere
-from broker.admin.query import read_choice, read_count, read_optional, read_selection
-from broker.admin.view import BrokerView
-from broker.network.turns import in_thread, work_in_turns
+from echoless.broker.admin.callers import caller_of
+from echoless.broker.admin.documents import event_document
+from echoless.broker.admin.peer_reading import read_elsewhere
+from echoless.broker.admin.query import read_choice, read_count, read_optional, read_selection
+from echoless.broker.admin.view import BrokerView
+from echoless.broker.network.turns import in_thread, work_in_turns
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -95,7 +95,7 @@ class TracePages:
 
 
 def _draw(draw: Draw, events: list[dict[str, Any]]) -> str:
-    return draw(import_module("diagram"), events)
+    return draw(import_module("echoless.diagram"), events)
 
 
 def _lines(events: list[dict[str, Any]]) -> str:

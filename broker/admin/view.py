@@ -10,28 +10,28 @@ import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from broker.clock import Clock
-from broker.config.loading import Config
-from broker.decisions.decisions import Decisions
-from broker.faults.faults import Faults
-from broker.metrics import Metrics
-from broker.network.memory_budget import MemoryBudget
-from broker.network.open_connections import OpenConnections
-from broker.network.unsent_answers import UnsentAnswers
-from protocol.errors import ErrorCode
-from storage.compaction.compaction import Uncleanable
-from storage.producers.state import ProducerStates
-from storage.scrub import Damage
-from storage.strays import Stray
+from echoless.broker.clock import Clock
+from echoless.broker.config.loading import Config
+from echoless.broker.decisions.decisions import Decisions
+from echoless.broker.faults.faults import Faults
+from echoless.broker.metrics import Metrics
+from echoless.broker.network.memory_budget import MemoryBudget
+from echoless.broker.network.open_connections import OpenConnections
+from echoless.broker.network.unsent_answers import UnsentAnswers
+from echoless.protocol.errors import ErrorCode
+from echoless.storage.compaction.compaction import Uncleanable
+from echoless.storage.producers.state import ProducerStates
+from echoless.storage.scrub import Damage
+from echoless.storage.strays import Stray
 
 if TYPE_CHECKING:
-    from broker.authentication.admin_tokens import Tokens
-    from broker.authorization.access import Access
-    from broker.groups.held_requests import Answered
-    from broker.groups.shard import Unserved
-    from broker.metadata.registration import BrokerInfo
-    from coordinators.groups.answers import CommittedOffset, ListedGroup
-    from coordinators.groups.requests import GroupRequest
+    from echoless.broker.authentication.admin_tokens import Tokens
+    from echoless.broker.authorization.access import Access
+    from echoless.broker.groups.held_requests import Answered
+    from echoless.broker.groups.shard import Unserved
+    from echoless.broker.metadata.registration import BrokerInfo
+    from echoless.coordinators.groups.answers import CommittedOffset, ListedGroup
+    from echoless.coordinators.groups.requests import GroupRequest
 
 
 class LogView(Protocol):

@@ -21,10 +21,10 @@ import time
 from functools import partial
 from typing import Final
 
-from broker.config.loading import ConfigError
-from broker.network.request import ANONYMOUS
-from broker.network.turns import in_thread
-from protocol.lean_named_tuple import NamedTuple
+from echoless.broker.config.loading import ConfigError
+from echoless.broker.network.request import ANONYMOUS
+from echoless.broker.network.turns import in_thread
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 logger: Final = logging.getLogger(__name__)
 

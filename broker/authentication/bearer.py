@@ -14,12 +14,17 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import jwt
 
-from broker.authentication.key_set import KeySet
-from broker.authentication.token_keys import TokenKeys
-from broker.config.loading import Config
-from broker.limited_log import LimitedLog
-from protocol.sasl.mechanism import refused_authorization_id
-from protocol.sasl.oauthbearer import REFUSED_TOKEN, BearerMessage, read_bearer, refused_token
+from echoless.broker.authentication.key_set import KeySet
+from echoless.broker.authentication.token_keys import TokenKeys
+from echoless.broker.config.loading import Config
+from echoless.broker.limited_log import LimitedLog
+from echoless.protocol.sasl.mechanism import refused_authorization_id
+from echoless.protocol.sasl.oauthbearer import (
+    REFUSED_TOKEN,
+    BearerMessage,
+    read_bearer,
+    refused_token,
+)
 
 limited: Final = LimitedLog(logging.getLogger(__name__))
 

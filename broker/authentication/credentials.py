@@ -16,19 +16,19 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from broker.authentication.user_nodes import (
+from echoless.broker.authentication.user_nodes import (
     READ_AT_ONCE,
     SCRAM_MECHANISMS,
     credentials_in,
     read_users,
 )
-from broker.essential_task import essential_task
-from broker.metadata.config_nodes import CHANGES, USERS
-from broker.tree.node_tree import Cancel, NodeExistsError, NodeTree, ensure_paths
-from broker.tree.refresher import Refresher
-from protocol.sasl.mechanism import Mechanism
-from protocol.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, ScramCredential, salt_of
-from protocol.sasl.scram_server import Found
+from echoless.broker.essential_task import essential_task
+from echoless.broker.metadata.config_nodes import CHANGES, USERS
+from echoless.broker.tree.node_tree import Cancel, NodeExistsError, NodeTree, ensure_paths
+from echoless.broker.tree.refresher import Refresher
+from echoless.protocol.sasl.mechanism import Mechanism
+from echoless.protocol.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, ScramCredential, salt_of
+from echoless.protocol.sasl.scram_server import Found
 
 logger: Final = logging.getLogger(__name__)
 

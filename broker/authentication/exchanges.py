@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Protocol
 
-from broker.authentication.credentials import Credentials
-from protocol.sasl.mechanism import Mechanism
-from protocol.sasl.plain import read_plain, wrong_password
-from protocol.sasl.scram import fits_password
-from protocol.sasl.scram_server import ScramServer
+from echoless.broker.authentication.credentials import Credentials
+from echoless.protocol.sasl.mechanism import Mechanism
+from echoless.protocol.sasl.plain import read_plain, wrong_password
+from echoless.protocol.sasl.scram import fits_password
+from echoless.protocol.sasl.scram_server import ScramServer
 
 Check = Callable[[Callable[[], bool]], Awaitable[bool]]
 """Does what takes milliseconds in a thread; the client's address waits for its turn."""

@@ -15,7 +15,7 @@ from typing import Final
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from broker.threads import OutOfThreadsError, start_thread
+from echoless.broker.threads import OutOfThreadsError, start_thread
 
 READ_S: Final = 10.0
 """How long reading may take."""

@@ -10,11 +10,11 @@ import functools
 import secrets
 from typing import Final
 
-from broker.tree.node_tree import NodeExistsError, NodeTree, ensure_paths, parent_of
-from protocol.bound_ids import NUMBER_END, UNBOUND, principal_tag, tag_of, tagged
-from protocol.dedup import Reject
-from protocol.errors import ErrorCode, KafkaError
-from protocol.leases import LEASED_ID_MIN
+from echoless.broker.tree.node_tree import NodeExistsError, NodeTree, ensure_paths, parent_of
+from echoless.protocol.bound_ids import NUMBER_END, UNBOUND, principal_tag, tag_of, tagged
+from echoless.protocol.dedup import Reject
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.leases import LEASED_ID_MIN
 
 SECRET: Final = "/config/producer_id_binding"  # noqa: S105 - the node's path
 _TAGS_KEPT: Final = 10_000

@@ -18,22 +18,22 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from broker.authentication.credentials import Credentials
-from broker.authentication.exchanges import Exchange, PlainExchange, ScramExchange
-from broker.config.loading import Config, ConfigError
-from broker.config.values import INT32_MAX
-from broker.limited_log import LimitedLog
-from broker.metrics import Metrics
-from broker.network.fair_workers import FairWorkers
-from broker.network.request import CloseConnectionError
-from broker.tree.node_tree import NodeTree
-from protocol.errors import ErrorCode, KafkaError
-from protocol.sasl.mechanism import Mechanism, SaslError
+from echoless.broker.authentication.credentials import Credentials
+from echoless.broker.authentication.exchanges import Exchange, PlainExchange, ScramExchange
+from echoless.broker.config.loading import Config, ConfigError
+from echoless.broker.config.values import INT32_MAX
+from echoless.broker.limited_log import LimitedLog
+from echoless.broker.metrics import Metrics
+from echoless.broker.network.fair_workers import FairWorkers
+from echoless.broker.network.request import CloseConnectionError
+from echoless.broker.tree.node_tree import NodeTree
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.sasl.mechanism import Mechanism, SaslError
 
 if TYPE_CHECKING:
-    from broker.authentication.bearer import TokenCheck
-    from broker.authentication.token_keys import TokenKeys
-    from broker.network.connection import Connection
+    from echoless.broker.authentication.bearer import TokenCheck
+    from echoless.broker.authentication.token_keys import TokenKeys
+    from echoless.broker.network.connection import Connection
 
 limited: Final = LimitedLog(logging.getLogger(__name__))
 Result = TypeVar("Result")
@@ -77,8 +77,8 @@ class Logins:
 
     def _new_token_check(self) -> TokenCheck:
         try:
-            from broker.authentication.bearer import SignedTokens, UnsecuredTokens
-            from broker.authentication.token_keys import TokenKeys
+            from echoless.broker.authentication.bearer import SignedTokens, UnsecuredTokens
+            from echoless.broker.authentication.token_keys import TokenKeys
         except ImportError as error:
             raise ConfigError(
                 f"sasl_enabled_mechanisms: {Mechanism.OAUTHBEARER} needs the extra oauth "
@@ -110,7 +110,7 @@ class Logins:
         if mechanism is Mechanism.PLAIN:
             return PlainExchange(self.credentials, checks)
         if mechanism is Mechanism.OAUTHBEARER:
-            from broker.authentication.bearer import BearerExchange
+            from echoless.broker.authentication.bearer import BearerExchange
 
             assert self._tokens is not None
             return BearerExchange(self._tokens, checks, host)

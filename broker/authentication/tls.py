@@ -14,14 +14,14 @@ import ssl
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.authentication.distinguished_name import subject_name
-from broker.authentication.tls_alert import AlertingContext
-from broker.config.listener_names import NATIVE
-from broker.config.loading import Config, ConfigError
-from broker.config.security import ClientAuth, EndpointIdentification
-from broker.network.request import ANONYMOUS
-from broker.network.tls_acceptor import TlsSettings
-from broker.network.turns import in_thread
+from echoless.broker.authentication.distinguished_name import subject_name
+from echoless.broker.authentication.tls_alert import AlertingContext
+from echoless.broker.config.listener_names import NATIVE
+from echoless.broker.config.loading import Config, ConfigError
+from echoless.broker.config.security import ClientAuth, EndpointIdentification
+from echoless.broker.network.request import ANONYMOUS
+from echoless.broker.network.tls_acceptor import TlsSettings
+from echoless.broker.network.turns import in_thread
 
 if TYPE_CHECKING:
     from asyncio import BaseTransport

@@ -10,7 +10,7 @@ import contextlib
 import ssl
 from typing import TYPE_CHECKING, Any, cast
 
-from broker.network.tls_acceptor import ACCEPTED
+from echoless.broker.network.tls_acceptor import ACCEPTED
 
 if TYPE_CHECKING:
     import socket

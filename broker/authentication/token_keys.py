@@ -13,11 +13,11 @@ from functools import partial
 from time import monotonic
 from typing import Final
 
-from broker.authentication.key_document import KeyDocument, KeyDocumentError
-from broker.authentication.key_set import KeySet, read_key_set
-from broker.config.loading import Config, ConfigError
-from broker.essential_task import essential_task
-from broker.network.turns import in_thread
+from echoless.broker.authentication.key_document import KeyDocument, KeyDocumentError
+from echoless.broker.authentication.key_set import KeySet, read_key_set
+from echoless.broker.config.loading import Config, ConfigError
+from echoless.broker.essential_task import essential_task
+from echoless.broker.network.turns import in_thread
 
 logger: Final = logging.getLogger(__name__)
 

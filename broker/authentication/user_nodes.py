@@ -13,18 +13,18 @@ from collections.abc import Collection, Mapping
 from typing import Final
 from urllib.parse import unquote
 
-from broker.metadata.config_nodes import (
+from echoless.broker.metadata.config_nodes import (
     DEFAULT_NAME,
     USERS,
     change_config,
     decode_config,
     sanitized,
 )
-from broker.metadata.node_data import NodeDataError
-from broker.tree.node_tree import NodeTree, NoNodeError
-from protocol.errors import ErrorCode, KafkaError
-from protocol.sasl.mechanism import Mechanism
-from protocol.sasl.scram import ScramCredential
+from echoless.broker.metadata.node_data import NodeDataError
+from echoless.broker.tree.node_tree import NodeTree, NoNodeError
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.sasl.mechanism import Mechanism
+from echoless.protocol.sasl.scram import ScramCredential
 
 SCRAM_MECHANISMS: Final = (Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512)
 READ_AT_ONCE: Final = 200

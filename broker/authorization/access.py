@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
-from broker.authorization.acl_store import AclStore
-from broker.config.names import IdempotentWriteAcl
-from protocol.acl import (
+from echoless.broker.authorization.acl_store import AclStore
+from echoless.broker.config.names import IdempotentWriteAcl
+from echoless.protocol.acl import (
     CLUSTER_NAME,
     SUPPORTED,
     AclOperation,
@@ -29,9 +29,9 @@ from protocol.acl import (
 if TYPE_CHECKING:
     from random import Random
 
-    from broker.config.loading import Config
-    from broker.network.request import Peer
-    from broker.tree.node_tree import NodeTree
+    from echoless.broker.config.loading import Config
+    from echoless.broker.network.request import Peer
+    from echoless.broker.tree.node_tree import NodeTree
 
 REMEMBERED_MAX: Final = 10_000
 """How many names each client's rights are remembered for, per operation."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from broker.tree.node_json import decode_node_json
-from broker.tree.node_tree import check_path
-from protocol.acl import (
+from echoless.broker.tree.node_json import decode_node_json
+from echoless.broker.tree.node_tree import check_path
+from echoless.protocol.acl import (
     AclOperation,
     Entries,
     Entry,

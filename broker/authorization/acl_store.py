@@ -21,7 +21,7 @@ from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from broker.authorization.acl_nodes import (
+from echoless.broker.authorization.acl_nodes import (
     CHANGES,
     AclChangeError,
     AclDataError,
@@ -34,7 +34,7 @@ from broker.authorization.acl_nodes import (
     standing_paths,
     type_path,
 )
-from broker.tree.node_tree import (
+from echoless.broker.tree.node_tree import (
     BadVersionError,
     ConnectionLostError,
     CoordinationError,
@@ -43,8 +43,8 @@ from broker.tree.node_tree import (
     SessionState,
     ensure_paths,
 )
-from broker.tree.refresher import Refresher
-from protocol.acl import (
+from echoless.broker.tree.refresher import Refresher
+from echoless.protocol.acl import (
     NO_ENTRIES,
     WILDCARD,
     WILDCARD_PRINCIPAL,
@@ -59,7 +59,7 @@ from protocol.acl import (
 )
 
 if TYPE_CHECKING:
-    from broker.tree.node_tree import Cancel, Node, NodeTree
+    from echoless.broker.tree.node_tree import Cancel, Node, NodeTree
 
 LIST_INTERVAL_S: Final = 60.0
 """How long a lost announcement can go unnoticed."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.cluster.membership import Membership
-from broker.config.values import Address
+from echoless.broker.cluster.membership import Membership
+from echoless.broker.config.values import Address
 
 
 def client_addresses(cluster: Membership, listener: str) -> dict[int, Address]:

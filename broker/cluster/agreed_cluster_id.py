@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import uuid
 
-from broker.config.loading import Config
-from broker.environment import Environment
-from broker.metadata.cluster_id import read_or_create_cluster_id
-from broker.metadata.node_data import decode_uuid
-from broker.tree.node_tree import CoordinationError, NodeTree
-from storage.meta_properties import has_partitions
+from echoless.broker.config.loading import Config
+from echoless.broker.environment import Environment
+from echoless.broker.metadata.cluster_id import read_or_create_cluster_id
+from echoless.broker.metadata.node_data import decode_uuid
+from echoless.broker.tree.node_tree import CoordinationError, NodeTree
+from echoless.storage.meta_properties import has_partitions
 
 
 async def agreed_cluster_id(

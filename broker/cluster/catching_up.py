@@ -10,19 +10,19 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from broker.config.loading import Config
-from broker.config.topic import to_log_config
-from broker.environment import this_machine
-from broker.metadata.cluster_id import read_or_create_cluster_id
-from broker.metadata.topic_registry import TopicRegistry
-from broker.metadata.tree_catch_up import catch_up
-from broker.tree.node_tree import CoordinationError, NodeTree
-from storage.log_directory import LogDirectory
-from storage.meta_properties import read_broker_id
+from echoless.broker.config.loading import Config
+from echoless.broker.config.topic import to_log_config
+from echoless.broker.environment import this_machine
+from echoless.broker.metadata.cluster_id import read_or_create_cluster_id
+from echoless.broker.metadata.topic_registry import TopicRegistry
+from echoless.broker.metadata.tree_catch_up import catch_up
+from echoless.broker.tree.node_tree import CoordinationError, NodeTree
+from echoless.storage.log_directory import LogDirectory
+from echoless.storage.meta_properties import read_broker_id
 
 if TYPE_CHECKING:
-    from broker.environment import Environment
-    from storage.log_config import LogConfig
+    from echoless.broker.environment import Environment
+    from echoless.storage.log_config import LogConfig
 
 
 async def catch_up_coordinator(config: Config, environment: Environment | None = None) -> list[str]:

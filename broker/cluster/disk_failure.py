@@ -10,11 +10,11 @@ import asyncio
 import logging
 from typing import Final
 
-from broker.cluster.joining import Joining
-from broker.essential_task import essential_task
-from broker.replication.fetchers import Fetchers
-from broker.replication.isr_changes import IsrChanges
-from broker.tree.node_tree import CoordinationError
+from echoless.broker.cluster.joining import Joining
+from echoless.broker.essential_task import essential_task
+from echoless.broker.replication.fetchers import Fetchers
+from echoless.broker.replication.isr_changes import IsrChanges
+from echoless.broker.tree.node_tree import CoordinationError
 
 logger = logging.getLogger(__name__)
 

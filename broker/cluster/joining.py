@@ -16,23 +16,23 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from broker.cluster.withdrawal import withdraw
-from broker.config.loading import Config
-from broker.metadata.old_copy import check_leader_epochs
-from broker.metadata.registration import (
+from echoless.broker.cluster.withdrawal import withdraw
+from echoless.broker.config.loading import Config
+from echoless.broker.metadata.old_copy import check_leader_epochs
+from echoless.broker.metadata.registration import (
     BrokerInfo,
     await_departure,
     register_broker,
     update_registration,
 )
-from broker.metadata.topic_registry import TopicRegistry
-from broker.tree.node_tree import (
+from echoless.broker.metadata.topic_registry import TopicRegistry
+from echoless.broker.tree.node_tree import (
     ConnectionLostError,
     CoordinationError,
     NodeTree,
     SessionState,
 )
-from storage.log_directory import LogDirectory
+from echoless.storage.log_directory import LogDirectory
 
 OLD_SESSION_MARGIN_S: Final = 2.0
 """ZooKeeper expires sessions a tick or two late."""

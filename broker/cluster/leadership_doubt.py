@@ -10,10 +10,10 @@ import asyncio
 import logging
 from collections.abc import Mapping
 
-from broker.metrics import Metrics
-from broker.partitions.partition import Partition
-from broker.replication.isr_changes import IsrChanges
-from protocol.errors import ErrorCode, KafkaError
+from echoless.broker.metrics import Metrics
+from echoless.broker.partitions.partition import Partition
+from echoless.broker.replication.isr_changes import IsrChanges
+from echoless.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 

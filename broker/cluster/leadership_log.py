@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from broker.cluster.joining import Joining
-from broker.metrics import Metrics
-from broker.partitions.partition import Partition
+from echoless.broker.cluster.joining import Joining
+from echoless.broker.metrics import Metrics
+from echoless.broker.partitions.partition import Partition
 
 logger = logging.getLogger(__name__)
 

@@ -16,11 +16,11 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from broker.cluster.joining import Joining
-from broker.cluster.view import ClusterView
-from broker.metadata.topic_registry import TopicRegistry
-from broker.partitions.partition import Partition
-from broker.tree.node_tree import CoordinationError
+from echoless.broker.cluster.joining import Joining
+from echoless.broker.cluster.view import ClusterView
+from echoless.broker.metadata.topic_registry import TopicRegistry
+from echoless.broker.partitions.partition import Partition
+from echoless.broker.tree.node_tree import CoordinationError
 
 logger = logging.getLogger(__name__)
 

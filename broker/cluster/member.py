@@ -16,33 +16,33 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from broker.cluster.disk_failure import DiskFailure
-from broker.cluster.joining import Joining
-from broker.cluster.leadership_doubt import LeadershipDoubt
-from broker.cluster.leadership_log import LeadershipLog
-from broker.cluster.leaving import Leaving
-from broker.cluster.member_state import MemberEvent, MemberState, next_state
-from broker.cluster.topic_creation import TopicCreation
-from broker.cluster.view import ClusterView
-from broker.config.loading import Config
-from broker.config.topic import TopicConfig
-from broker.controller.controller import Controller
-from broker.environment import Environment
-from broker.essential_task import essential_task
-from broker.metadata.node_data import broker_path
-from broker.metadata.registration import BrokerIdInUseError, BrokerInfo
-from broker.metadata.topic import Topic
-from broker.metadata.topic_registry import TopicRegistry
-from broker.metrics import Metrics
-from broker.partitions.held import Partitions
-from broker.partitions.partition import Partition
-from broker.replication.fetcher import FetcherContext
-from broker.replication.fetchers import Fetchers
-from broker.replication.isr_changes import IsrChanges
-from broker.replication.peer_connection import PeerError
-from broker.tree.node_tree import Cancel, CoordinationError, NodeTree, SessionState
-from broker.tree.session_guard import SessionGuard
-from storage.file_system import StorageError
+from echoless.broker.cluster.disk_failure import DiskFailure
+from echoless.broker.cluster.joining import Joining
+from echoless.broker.cluster.leadership_doubt import LeadershipDoubt
+from echoless.broker.cluster.leadership_log import LeadershipLog
+from echoless.broker.cluster.leaving import Leaving
+from echoless.broker.cluster.member_state import MemberEvent, MemberState, next_state
+from echoless.broker.cluster.topic_creation import TopicCreation
+from echoless.broker.cluster.view import ClusterView
+from echoless.broker.config.loading import Config
+from echoless.broker.config.topic import TopicConfig
+from echoless.broker.controller.controller import Controller
+from echoless.broker.environment import Environment
+from echoless.broker.essential_task import essential_task
+from echoless.broker.metadata.node_data import broker_path
+from echoless.broker.metadata.registration import BrokerIdInUseError, BrokerInfo
+from echoless.broker.metadata.topic import Topic
+from echoless.broker.metadata.topic_registry import TopicRegistry
+from echoless.broker.metrics import Metrics
+from echoless.broker.partitions.held import Partitions
+from echoless.broker.partitions.partition import Partition
+from echoless.broker.replication.fetcher import FetcherContext
+from echoless.broker.replication.fetchers import Fetchers
+from echoless.broker.replication.isr_changes import IsrChanges
+from echoless.broker.replication.peer_connection import PeerError
+from echoless.broker.tree.node_tree import Cancel, CoordinationError, NodeTree, SessionState
+from echoless.broker.tree.session_guard import SessionGuard
+from echoless.storage.file_system import StorageError
 
 logger = logging.getLogger(__name__)
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from broker.metadata.registration import BrokerInfo
-from broker.partitions.fencing import Fencing
-from broker.partitions.partition import Partition
+from echoless.broker.metadata.registration import BrokerInfo
+from echoless.broker.partitions.fencing import Fencing
+from echoless.broker.partitions.partition import Partition
 
 if TYPE_CHECKING:
-    from broker.metadata.topic import Topic
+    from echoless.broker.metadata.topic import Topic
 
 
 class Membership(Fencing[Partition], Protocol):

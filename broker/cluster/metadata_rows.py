@@ -12,16 +12,16 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from broker.cluster.membership import Membership
-from broker.metadata.node_data import NO_LEADER, PartitionState
-from broker.metadata.topic_registry import TopicRegistry
-from broker.partitions.held import Partitions
-from protocol.errors import ErrorCode
-from protocol.internal_topics import INTERNAL_TOPICS
-from protocol.metadata_response import PartitionRow, encode_partitions, encode_topic
+from echoless.broker.cluster.membership import Membership
+from echoless.broker.metadata.node_data import NO_LEADER, PartitionState
+from echoless.broker.metadata.topic_registry import TopicRegistry
+from echoless.broker.partitions.held import Partitions
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.internal_topics import INTERNAL_TOPICS
+from echoless.protocol.metadata_response import PartitionRow, encode_partitions, encode_topic
 
 if TYPE_CHECKING:
-    from broker.metadata.topic import Topic
+    from echoless.broker.metadata.topic import Topic
 
 PACKED_AT_ONCE: Final = 500
 """Partitions packed in one step of the loop, in about a millisecond."""

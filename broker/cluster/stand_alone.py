@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from broker.metadata.registration import BrokerInfo, register_broker
-from broker.tree.node_tree import SessionState
+from echoless.broker.metadata.registration import BrokerInfo, register_broker
+from echoless.broker.tree.node_tree import SessionState
 
 if TYPE_CHECKING:
-    from broker.metadata.topic import Topic
-    from broker.metadata.topic_registry import TopicRegistry
-    from broker.partitions.partition import Partition
-    from broker.tree.node_tree import Cancel, NodeTree
+    from echoless.broker.metadata.topic import Topic
+    from echoless.broker.metadata.topic_registry import TopicRegistry
+    from echoless.broker.partitions.partition import Partition
+    from echoless.broker.tree.node_tree import Cancel, NodeTree
 
 
 class StandAlone:
@@ -72,7 +72,7 @@ class StandAlone:
         self, broker_id: int, message: Mapping[str, Any], *, timeout_s: float
     ) -> dict[str, Any]:
         """Raises `PeerError`: no other broker exists."""
-        from broker.replication.peer_connection import PeerError
+        from echoless.broker.replication.peer_connection import PeerError
 
         del message, timeout_s
         raise PeerError(f"there is no broker {broker_id} in this cluster")

@@ -9,11 +9,11 @@ import asyncio
 import logging
 from typing import Final
 
-from broker.cluster.view import ClusterView
-from broker.metadata.topic import Topic
-from broker.replication.peers import PeerError, Peers
-from protocol.errors import DecodeError, KafkaError
-from protocol.native.replication import AwaitTopic, read_await_topic_answer
+from echoless.broker.cluster.view import ClusterView
+from echoless.broker.metadata.topic import Topic
+from echoless.broker.replication.peers import PeerError, Peers
+from echoless.protocol.errors import DecodeError, KafkaError
+from echoless.protocol.native.replication import AwaitTopic, read_await_topic_answer
 
 logger = logging.getLogger(__name__)
 

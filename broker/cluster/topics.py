@@ -12,19 +12,19 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from broker.cluster.membership import Membership
-from broker.config import internal_topics
-from broker.config.loading import Config
-from broker.config.topic import check_in_force
-from broker.descriptors import descriptor_shares
-from broker.limited_log import LimitedLog
-from broker.metadata.topic import NewTopic, Topic
-from broker.metadata.topic_registry import TopicRegistry
-from broker.partitions.held import Partitions
-from broker.partitions.topic_deletion import TopicDeletion
-from protocol.errors import ErrorCode, KafkaError
-from protocol.internal_topics import INTERNAL_TOPICS
-from protocol.lean_dataclass import replace
+from echoless.broker.cluster.membership import Membership
+from echoless.broker.config import internal_topics
+from echoless.broker.config.loading import Config
+from echoless.broker.config.topic import check_in_force
+from echoless.broker.descriptors import descriptor_shares
+from echoless.broker.limited_log import LimitedLog
+from echoless.broker.metadata.topic import NewTopic, Topic
+from echoless.broker.metadata.topic_registry import TopicRegistry
+from echoless.broker.partitions.held import Partitions
+from echoless.broker.partitions.topic_deletion import TopicDeletion
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.internal_topics import INTERNAL_TOPICS
+from echoless.protocol.lean_dataclass import replace
 
 logger = logging.getLogger(__name__)
 limited: Final = LimitedLog(logger)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from broker.config.listener_names import NATIVE
-from broker.config.loading import Address
-from broker.metadata.live_brokers import LiveBrokers
-from broker.metadata.node_data import broker_path
-from broker.metadata.registration import BrokerInfo
-from broker.tree.node_tree import Cancel, NodeTree
+from echoless.broker.config.listener_names import NATIVE
+from echoless.broker.config.loading import Address
+from echoless.broker.metadata.live_brokers import LiveBrokers
+from echoless.broker.metadata.node_data import broker_path
+from echoless.broker.metadata.registration import BrokerInfo
+from echoless.broker.tree.node_tree import Cancel, NodeTree
 
 
 class ClusterView:

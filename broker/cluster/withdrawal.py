@@ -19,10 +19,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from broker.metadata.node_data import NO_LEADER, PartitionState
-from broker.metadata.topic import StateChange, Topic
-from broker.metadata.topic_registry import TopicRegistry
-from broker.tree.node_tree import MultiFailedError
+from echoless.broker.metadata.node_data import NO_LEADER, PartitionState
+from echoless.broker.metadata.topic import StateChange, Topic
+from echoless.broker.metadata.topic_registry import TopicRegistry
+from echoless.broker.tree.node_tree import MultiFailedError
 
 LOST_RACES_MAX: Final = 100
 """Lost races before the start is given up; each means that another broker has made a change."""

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from broker.config.security import SecurityConfig
-from broker.config.setting import setting
-from broker.config.values import INT32_MAX, duration, integer, size
-from protocol.lean_dataclass import dataclass
+from echoless.broker.config.security import SecurityConfig
+from echoless.broker.config.setting import setting
+from echoless.broker.config.values import INT32_MAX, duration, integer, size
+from echoless.protocol.lean_dataclass import dataclass
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.internal_topics import INTERNAL_TOPICS
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.internal_topics import INTERNAL_TOPICS
 
 FIXED: Final[Mapping[str, str]] = {
     "cleanup.policy": "compact",

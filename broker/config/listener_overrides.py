@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.config.listener_names import LISTENERS
+from echoless.broker.config.listener_names import LISTENERS
 
 TLS_NAMES: Final = frozenset(
     {

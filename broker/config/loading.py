@@ -16,13 +16,13 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from broker.config.listener_names import ADMIN
-from broker.config.listener_overrides import Overrides
-from broker.config.names import Authorizer, Config, LogFlush, LogFormat, LogLevel, settings
-from broker.config.security import ClientAuth
-from broker.config.setting import Setting
-from broker.config.values import Address, canonical
-from protocol.lean_named_tuple import NamedTuple
+from echoless.broker.config.listener_names import ADMIN
+from echoless.broker.config.listener_overrides import Overrides
+from echoless.broker.config.names import Authorizer, Config, LogFlush, LogFormat, LogLevel, settings
+from echoless.broker.config.security import ClientAuth
+from echoless.broker.config.setting import Setting
+from echoless.broker.config.values import Address, canonical
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 __all__ = ["Address", "Config", "ConfigError", "LogFlush", "LogFormat", "LogLevel", "load_config"]
 
@@ -107,7 +107,7 @@ def _checked(config: Config) -> Config:
         )
     _check_addresses(config.listen, config.advertise)
     if config.listener_security_protocol_map or config.listener_overrides:
-        from broker.config.security_checks import security_problem
+        from echoless.broker.config.security_checks import security_problem
 
         if (problem := security_problem(config)) is not None:
             raise ConfigError(problem)
@@ -218,7 +218,7 @@ def _from_file(config_path: str, known: Mapping[str, Setting]) -> dict[str, Any]
 
 
 def _of_listeners(tables: object, known: Mapping[str, Setting], config_path: str) -> Overrides:
-    from broker.config.listener_overrides import listener_tables
+    from echoless.broker.config.listener_overrides import listener_tables
 
     try:
         listeners = listener_tables(tables)

@@ -12,14 +12,14 @@ import enum
 import functools
 from collections.abc import Mapping
 
-from broker.config.groups import GroupConfig
-from broker.config.listener_names import KAFKA_LISTENERS
-from broker.config.listener_overrides import Overrides
-from broker.config.security import EndpointIdentification, SecurityConfig
-from broker.config.setting import Setting
-from broker.config.setting import setting as _setting
-from broker.config.stored import StoredConfig
-from broker.config.values import (
+from echoless.broker.config.groups import GroupConfig
+from echoless.broker.config.listener_names import KAFKA_LISTENERS
+from echoless.broker.config.listener_overrides import Overrides
+from echoless.broker.config.security import EndpointIdentification, SecurityConfig
+from echoless.broker.config.setting import Setting
+from echoless.broker.config.setting import setting as _setting
+from echoless.broker.config.stored import StoredConfig
+from echoless.broker.config.values import (
     INT32_MAX,
     INT64_MAX,
     Address,
@@ -44,9 +44,9 @@ from broker.config.values import (
     principals,
     size,
 )
-from protocol.dedup import UnknownProducerId
-from protocol.lean_dataclass import dataclass, field, fields, replace
-from protocol.leases import LEASE_MARGIN_MS
+from echoless.protocol.dedup import UnknownProducerId
+from echoless.protocol.lean_dataclass import dataclass, field, fields, replace
+from echoless.protocol.leases import LEASE_MARGIN_MS
 
 
 class LogFlush(enum.StrEnum):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 _PART: Final = r"((?:\\.|[^\\/])*)"
 _RULE: Final = rf"\s*(?:(DEFAULT)|RULE:{_PART}/{_PART}/([LU]?))\s*(?:,|\Z)"

@@ -9,10 +9,14 @@ import enum
 from collections.abc import Callable
 from typing import Final
 
-from broker.config.listener_names import LISTENERS
-from broker.config.principal_mapping import DEFAULT_MAPPING, PrincipalMapping, parse_mapping
-from broker.config.setting import setting
-from broker.config.values import (
+from echoless.broker.config.listener_names import LISTENERS
+from echoless.broker.config.principal_mapping import (
+    DEFAULT_MAPPING,
+    PrincipalMapping,
+    parse_mapping,
+)
+from echoless.broker.config.setting import setting
+from echoless.broker.config.values import (
     INT32_MAX,
     Address,
     ConfigType,
@@ -27,8 +31,8 @@ from broker.config.values import (
     password,
     size,
 )
-from protocol.lean_dataclass import dataclass
-from protocol.sasl.mechanism import PASSWORD_MECHANISMS, Mechanism
+from echoless.protocol.lean_dataclass import dataclass
+from echoless.protocol.sasl.mechanism import PASSWORD_MECHANISMS, Mechanism
 
 
 class EndpointIdentification(enum.StrEnum):

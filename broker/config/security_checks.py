@@ -6,12 +6,12 @@ Reads no files: whether keys and certificates can be used is found out where TLS
 
 from __future__ import annotations
 
-from broker.config.listener_names import ADMIN, EXTERNAL, KAFKA_LISTENERS, NATIVE
-from broker.config.listener_overrides import CONNECTION_NAMES, SASL_NAMES, TLS_NAMES
-from broker.config.names import Config
-from broker.config.security import ClientAuth, SecurityProtocol
-from broker.config.values import Address
-from protocol.sasl.mechanism import Mechanism
+from echoless.broker.config.listener_names import ADMIN, EXTERNAL, KAFKA_LISTENERS, NATIVE
+from echoless.broker.config.listener_overrides import CONNECTION_NAMES, SASL_NAMES, TLS_NAMES
+from echoless.broker.config.names import Config
+from echoless.broker.config.security import ClientAuth, SecurityProtocol
+from echoless.broker.config.values import Address
+from echoless.protocol.sasl.mechanism import Mechanism
 
 _MAP = "listener_security_protocol_map"
 

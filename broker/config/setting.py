@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from broker.config.values import Kind
-from protocol.lean_dataclass import field
-from protocol.lean_named_tuple import NamedTuple
+from echoless.broker.config.values import Kind
+from echoless.protocol.lean_dataclass import field
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 Value = TypeVar("Value")
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import enum
 
-from broker.config.groups import GroupConfig
-from broker.config.setting import setting
-from broker.config.values import (
+from echoless.broker.config.groups import GroupConfig
+from echoless.broker.config.setting import setting
+from echoless.broker.config.values import (
     INT32_MAX,
     INT64_MAX,
     choice,
@@ -19,7 +19,7 @@ from broker.config.values import (
     set_of,
     size,
 )
-from protocol.lean_dataclass import dataclass
+from echoless.protocol.lean_dataclass import dataclass
 
 
 class CompressionType(enum.StrEnum):

@@ -14,17 +14,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.config.internal_topics import in_force
-from broker.config.names import Config, ProducerIdBinding, TimestampType, settings
-from broker.config.stored import COMPACT, DELETE, CompressionType
-from broker.config.values import INT64_MAX, Kind, canonical
-from broker.config.without_effect import TIMESTAMP_DIFFERENCE, WITHOUT_EFFECT
-from protocol.errors import ErrorCode, KafkaError
-from protocol.lean_dataclass import dataclass, field, fields
-from protocol.lean_named_tuple import NamedTuple
-from protocol.leases import lease_retention_ms
-from storage.compaction.plan import CompactionRules
-from storage.log_config import LogConfig
+from echoless.broker.config.internal_topics import in_force
+from echoless.broker.config.names import Config, ProducerIdBinding, TimestampType, settings
+from echoless.broker.config.stored import COMPACT, DELETE, CompressionType
+from echoless.broker.config.values import INT64_MAX, Kind, canonical
+from echoless.broker.config.without_effect import TIMESTAMP_DIFFERENCE, WITHOUT_EFFECT
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.lean_dataclass import dataclass, field, fields
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.leases import lease_retention_ms
+from echoless.storage.compaction.plan import CompactionRules
+from echoless.storage.log_config import LogConfig
 
 
 class TopicSetting(NamedTuple):

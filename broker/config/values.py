@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
-from protocol.lean_dataclass import dataclass
-from protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.lean_dataclass import dataclass
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1

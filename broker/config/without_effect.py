@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.config.values import (
+from echoless.broker.config.values import (
     INT32_MAX,
     INT64_MAX,
     ConfigType,
@@ -20,7 +20,7 @@ from broker.config.values import (
     only,
     size,
 )
-from protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 TIMESTAMP_DIFFERENCE: Final = "message.timestamp.difference.max.ms"
 

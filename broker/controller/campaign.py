@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from broker.metadata.node_data import (
+from echoless.broker.metadata.node_data import (
     CONTROLLER,
     CONTROLLER_EPOCH,
     decode_controller,
@@ -26,7 +26,7 @@ from broker.metadata.node_data import (
     encode_controller,
     encode_controller_epoch,
 )
-from broker.tree.node_tree import (
+from echoless.broker.tree.node_tree import (
     Check,
     Create,
     MultiFailedError,

@@ -19,20 +19,20 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Final
 
-from broker.controller.campaign import NO_CONTROLLER, Campaign, Term
-from broker.controller.duties import Duties
-from broker.metadata.live_brokers import LiveBrokers
-from broker.metadata.node_data import CONTROLLER, PREFERRED_REPLICA_ELECTION
-from broker.metadata.topic import Topic
-from broker.metadata.topic_registry import TopicRegistry
-from broker.tree.node_tree import (
+from echoless.broker.controller.campaign import NO_CONTROLLER, Campaign, Term
+from echoless.broker.controller.duties import Duties
+from echoless.broker.metadata.live_brokers import LiveBrokers
+from echoless.broker.metadata.node_data import CONTROLLER, PREFERRED_REPLICA_ELECTION
+from echoless.broker.metadata.topic import Topic
+from echoless.broker.metadata.topic_registry import TopicRegistry
+from echoless.broker.tree.node_tree import (
     Cancel,
     CoordinationError,
     MultiFailedError,
     NodeTree,
     SessionState,
 )
-from protocol.errors import KafkaError
+from echoless.protocol.errors import KafkaError
 
 logger = logging.getLogger(__name__)
 

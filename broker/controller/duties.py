@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from broker.controller.campaign import Term
-from broker.controller.election_requests import read_asked
-from broker.controller.elections import (
+from echoless.broker.controller.campaign import Term
+from echoless.broker.controller.election_requests import read_asked
+from echoless.broker.controller.elections import (
     Electorate,
     elect,
     elect_as_asked,
@@ -23,20 +23,20 @@ from broker.controller.elections import (
     is_unclean,
     unseat,
 )
-from broker.controller.internal_replicas import wider
-from broker.controller.reassignment import (
+from echoless.broker.controller.internal_replicas import wider
+from echoless.broker.controller.reassignment import (
     is_moved,
     move_into_target,
     reassign,
     still_as_decided,
     target_of,
 )
-from broker.metadata.live_brokers import LiveBrokers
-from broker.metadata.node_data import PREFERRED_REPLICA_ELECTION, NodeDataError
-from broker.metadata.topic import StateChange, Topic, TopicChanged
-from broker.metadata.topic_registry import TopicRegistry
-from broker.tree.node_tree import Delete, MultiFailedError, NodeTree
-from protocol.internal_topics import INTERNAL_TOPICS
+from echoless.broker.metadata.live_brokers import LiveBrokers
+from echoless.broker.metadata.node_data import PREFERRED_REPLICA_ELECTION, NodeDataError
+from echoless.broker.metadata.topic import StateChange, Topic, TopicChanged
+from echoless.broker.metadata.topic_registry import TopicRegistry
+from echoless.broker.tree.node_tree import Delete, MultiFailedError, NodeTree
+from echoless.protocol.internal_topics import INTERNAL_TOPICS
 
 logger = logging.getLogger(__name__)
 

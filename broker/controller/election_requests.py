@@ -18,10 +18,10 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from broker.controller.elections import ElectionType
-from broker.metadata.node_data import PREFERRED_REPLICA_ELECTION, NodeDataError
-from broker.tree.node_json import decode_node_json
-from broker.tree.node_tree import (
+from echoless.broker.controller.elections import ElectionType
+from echoless.broker.metadata.node_data import PREFERRED_REPLICA_ELECTION, NodeDataError
+from echoless.broker.tree.node_json import decode_node_json
+from echoless.broker.tree.node_tree import (
     BadVersionError,
     ConnectionLostError,
     NodeExistsError,

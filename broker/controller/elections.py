@@ -30,8 +30,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from broker.metadata.node_data import NO_LEADER, PartitionState
-from broker.metadata.topic import StateChange, Topic
+from echoless.broker.metadata.node_data import NO_LEADER, PartitionState
+from echoless.broker.metadata.topic import StateChange, Topic
 
 
 @dataclass(frozen=True)

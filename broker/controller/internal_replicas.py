@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from broker.metadata.topic import Topic
+from echoless.broker.metadata.topic import Topic
 
 
 def wider(

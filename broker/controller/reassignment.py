@@ -21,15 +21,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from broker.controller.elections import Electorate, led_by
-from broker.metadata.node_data import (
+from echoless.broker.controller.elections import Electorate, led_by
+from echoless.broker.metadata.node_data import (
     PartitionState,
     Reassignment,
     partition_state_path,
     topic_path,
 )
-from broker.metadata.topic import StateChange, Topic
-from broker.tree.node_tree import Check
+from echoless.broker.metadata.topic import StateChange, Topic
+from echoless.broker.tree.node_tree import Check
 
 NONE_PENDING = Reassignment(adding=(), removing=())
 

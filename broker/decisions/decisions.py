@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from broker.decisions.events import (
+from echoless.broker.decisions.events import (
     APPEND,
     DIVERGENT_DUPLICATE,
     DUPLICATE,
@@ -30,18 +30,18 @@ from broker.decisions.events import (
     Skipped,
     Window,
 )
-from broker.decisions.pace import Pace
-from broker.decisions.stream import EVERYTHING, DecisionStream, Selection
-from broker.limited_log import LimitedLog
-from broker.metrics import Metrics
-from broker.network.request import Request
-from protocol.dedup import Duplicate, Reject
-from protocol.errors import ErrorCode
-from protocol.record_batch import BatchHeader
-from storage.appended import Appended
+from echoless.broker.decisions.pace import Pace
+from echoless.broker.decisions.stream import EVERYTHING, DecisionStream, Selection
+from echoless.broker.limited_log import LimitedLog
+from echoless.broker.metrics import Metrics
+from echoless.broker.network.request import Request
+from echoless.protocol.dedup import Duplicate, Reject
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.record_batch import BatchHeader
+from echoless.storage.appended import Appended
 
 if TYPE_CHECKING:
-    from broker.partitions.partition import Partition
+    from echoless.broker.partitions.partition import Partition
 
 CAPACITY_DEFAULT: Final = 1000
 PRODUCERS_MAX: Final = 10_000

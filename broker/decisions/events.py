@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from protocol.errors import ErrorCode
-from protocol.lean_named_tuple import NamedTuple
-from protocol.record_batch import BatchHeader
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.record_batch import BatchHeader
 
 APPEND: Final = "append"
 DUPLICATE: Final = "duplicate"

@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from broker.decisions.events import Event, Subject
-from protocol.lean_named_tuple import NamedTuple
+from echoless.broker.decisions.events import Event, Subject
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 CAPACITY_DEFAULT: Final = 10_000
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from broker.faults.fields import INT32_MAX, Fields, RuleError, snake_case
-from protocol.acl import AclOperation
-from protocol.errors import ErrorCode
+from echoless.broker.faults.fields import INT32_MAX, Fields, RuleError, snake_case
+from echoless.protocol.acl import AclOperation
+from echoless.protocol.errors import ErrorCode
 
 DELAY_MS_MAX: Final = 3600 * 1000
 SWAP_WAIT_MS: Final = 1000

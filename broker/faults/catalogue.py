@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.faults.action import TYPES, Action, ActionField
-from broker.faults.match import Match
-from broker.faults.schedule import Schedule
+from echoless.broker.faults.action import TYPES, Action, ActionField
+from echoless.broker.faults.match import Match
+from echoless.broker.faults.schedule import Schedule
 
 
 def document() -> dict[str, Any]:

@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 
-from broker.faults.rule import Rule
+from echoless.broker.faults.rule import Rule
 
 logger = logging.getLogger(__name__)
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from broker.authorization.access import Access, Rights
-from protocol.acl import AclOperation, ResourceType, Rule
+from echoless.broker.authorization.access import Access, Rights
+from echoless.protocol.acl import AclOperation, ResourceType, Rule
 
 if TYPE_CHECKING:
-    from broker.network.request import Peer
+    from echoless.broker.network.request import Peer
 
 
 class DeniedRight:

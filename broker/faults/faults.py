@@ -12,29 +12,29 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from broker.faults.file_system import FaultyFileSystem
-from protocol.lean_dataclass import replace
+from echoless.broker.faults.file_system import FaultyFileSystem
+from echoless.protocol.lean_dataclass import replace
 
 if TYPE_CHECKING:
-    from broker.config.loading import Config
-    from broker.decisions.decisions import Decisions
-    from broker.environment import Environment
-    from broker.faults.action import Action
-    from broker.faults.hits import Hits
-    from broker.faults.peers import FaultyPeers
-    from broker.faults.port import FaultyPort
-    from broker.faults.rule import Rule, RuleText
-    from broker.faults.rules import Rules
-    from broker.network.server import Server
-    from broker.replication.peers import Peers
-    from broker.services import Services
-    from broker.tree.node_tree import NodeTree
+    from echoless.broker.config.loading import Config
+    from echoless.broker.decisions.decisions import Decisions
+    from echoless.broker.environment import Environment
+    from echoless.broker.faults.action import Action
+    from echoless.broker.faults.hits import Hits
+    from echoless.broker.faults.peers import FaultyPeers
+    from echoless.broker.faults.port import FaultyPort
+    from echoless.broker.faults.rule import Rule, RuleText
+    from echoless.broker.faults.rules import Rules
+    from echoless.broker.network.server import Server
+    from echoless.broker.replication.peers import Peers
+    from echoless.broker.services import Services
+    from echoless.broker.tree.node_tree import NodeTree
 
 
 def import_rules() -> None:
     """Imports what the first rule for requests would import, which takes 50 ms."""
     for name in ("kafka_requests", "native_requests", "port", "request_actions", "rules"):
-        importlib.import_module(f"broker.faults.{name}")
+        importlib.import_module(f"echoless.broker.faults.{name}")
 
 
 class Faults:
@@ -89,7 +89,7 @@ class Faults:
 
     def add(self, texts: Sequence[RuleText]) -> list[dict[str, Any]]:
         """Adds all of them or none. Raises `RuleError`, `NameTakenError`."""
-        from broker.faults.feasible import check_feasible
+        from echoless.broker.faults.feasible import check_feasible
 
         check_feasible(texts, self._config)
         works = [self._work_at_once(text.action) for text in texts]
@@ -115,9 +115,9 @@ class Faults:
 
     def _begin(self) -> None:
         """Sets up what all rules need, when the first one is added."""
-        from broker.faults.crash import crash
-        from broker.faults.hits import Hits
-        from broker.faults.rules import Rules
+        from echoless.broker.faults.crash import crash
+        from echoless.broker.faults.hits import Hits
+        from echoless.broker.faults.rules import Rules
 
         # Rules draw their seeds separately, so that they do not change what the broker draws.
         rng = Random(self.environment.rng.getrandbits(64))  # noqa: S311
@@ -127,8 +127,8 @@ class Faults:
 
     def _install(self) -> None:
         """Brings every place up to date with the rules."""
-        from broker.faults.action import Place
-        from broker.faults.file_faults import FileFaults
+        from echoless.broker.faults.action import Place
+        from echoless.broker.faults.file_faults import FileFaults
 
         assert self._rules is not None
         assert self._hits is not None
@@ -145,11 +145,11 @@ class Faults:
             port.use(requests)
 
     def _faulty_ports(self, hits: Hits, crash: Callable[[Rule], None]) -> list[FaultyPort]:
-        from broker.faults.kafka_requests import KafkaRequests
-        from broker.faults.native_requests import NativeRequests
-        from broker.faults.port import FaultyPort
-        from broker.faults.request_actions import RequestActions
-        from broker.native.dispatch import NativeDispatcher
+        from echoless.broker.faults.kafka_requests import KafkaRequests
+        from echoless.broker.faults.native_requests import NativeRequests
+        from echoless.broker.faults.port import FaultyPort
+        from echoless.broker.faults.request_actions import RequestActions
+        from echoless.broker.native.dispatch import NativeDispatcher
 
         ports: list[FaultyPort] = []
         services = self._services
@@ -164,7 +164,7 @@ class Faults:
         return ports
 
     def _watched_peers(self) -> Peers:
-        from broker.faults.peers import FaultyPeers
+        from echoless.broker.faults.peers import FaultyPeers
 
         self._peers = FaultyPeers(self._open_peers())
         if self._rules is not None:
@@ -180,7 +180,7 @@ class Faults:
         if action.type == "expire_session":
             return self._expire_session
         if action.group is not None:
-            from broker.faults.group_faults import planned
+            from echoless.broker.faults.group_faults import planned
 
             return planned(action, self._services)
         return None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.config.loading import Config
-from broker.faults.fields import RuleError
-from broker.faults.rule import RuleText
-from broker.handlers.apis import API_BY_NAME
+from echoless.broker.config.loading import Config
+from echoless.broker.faults.fields import RuleError
+from echoless.broker.faults.rule import RuleText
+from echoless.broker.handlers.apis import API_BY_NAME
 
 
 def check_feasible(rules: Sequence[RuleText], config: Config) -> None:

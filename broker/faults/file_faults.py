@@ -21,13 +21,13 @@ from collections.abc import Callable, Sequence
 from fnmatch import fnmatch
 from typing import Final
 
-from broker.faults.hits import Hits
-from broker.faults.match import Part
-from broker.faults.request_actions import Crash
-from broker.faults.rule import Rule
-from protocol.errors import DecodeError
-from protocol.record_batch import Buffer, walk
-from storage.file_system import FileSystem, StorageError
+from echoless.broker.faults.hits import Hits
+from echoless.broker.faults.match import Part
+from echoless.broker.faults.request_actions import Crash
+from echoless.broker.faults.rule import Rule
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.record_batch import Buffer, walk
+from echoless.storage.file_system import FileSystem, StorageError
 
 _LOG: Final = ".log"
 _SNAPSHOT: Final = ".snapshot"

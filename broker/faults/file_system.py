@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from protocol.record_batch import Buffer
-from storage.file_system import File, FileLock, FileSystem
+from echoless.protocol.record_batch import Buffer
+from echoless.storage.file_system import File, FileLock, FileSystem
 
 if TYPE_CHECKING:
-    from broker.faults.file_faults import FileFaults
+    from echoless.broker.faults.file_faults import FileFaults
 
 
 class WatchedFile:

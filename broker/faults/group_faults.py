@@ -7,15 +7,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from broker.essential_task import reported_task
-from broker.faults.fields import RuleError
-from broker.metadata.topic import StateChange
-from broker.tree.node_tree import CoordinationError
+from echoless.broker.essential_task import reported_task
+from echoless.broker.faults.fields import RuleError
+from echoless.broker.metadata.topic import StateChange
+from echoless.broker.tree.node_tree import CoordinationError
 
 if TYPE_CHECKING:
-    from broker.faults.action import Action
-    from broker.groups.shard import Shard
-    from broker.services import Services
+    from echoless.broker.faults.action import Action
+    from echoless.broker.groups.shard import Shard
+    from echoless.broker.services import Services
 
 logger = logging.getLogger(__name__)
 

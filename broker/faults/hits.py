@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from broker.decisions.events import FaultedBatch, FaultHit
-from broker.faults.match import Part
+from echoless.broker.decisions.events import FaultedBatch, FaultHit
+from echoless.broker.faults.match import Part
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.decisions.decisions import Decisions
-    from broker.faults.requests import ReadRequest
-    from broker.faults.rule import Rule
+    from echoless.broker.decisions.decisions import Decisions
+    from echoless.broker.faults.requests import ReadRequest
+    from echoless.broker.faults.rule import Rule
 
 _NUMBER_TO_COME: Final = 0
 _NOBODY: Final = 0

@@ -7,30 +7,30 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from broker.faults.denied_right import DeniedRight
-from broker.faults.groups_named import groups_of
-from broker.faults.match import NO_PARTITION, Part, RequestFacts
-from broker.faults.requests import ReadRequest
-from broker.faults.served import ABOUT_ACLS
-from broker.handlers import produce
-from broker.handlers.apis import API_BY_KEY
-from broker.handlers.dispatch import framed_later, framed_soon
-from broker.handlers.gate import admit
-from broker.handlers.loaded import LOADED, load_for
-from broker.handlers.refusals import Refusal
-from broker.handlers.request_topics import answered_at_once, topics_of
-from broker.handlers.served import Served
-from broker.network.connection import Dispatched
-from broker.network.request import Outcome, Peer, Request
-from broker.records.produce import ACKS_NONE
-from protocol.acl import AclOperation
-from protocol.errors import DecodeError, KafkaError
-from protocol.framing import Frame
-from protocol.headers import RequestHeader, read_request_header, skip_tagged_fields
-from protocol.record_batch import Buffer, read_header
+from echoless.broker.faults.denied_right import DeniedRight
+from echoless.broker.faults.groups_named import groups_of
+from echoless.broker.faults.match import NO_PARTITION, Part, RequestFacts
+from echoless.broker.faults.requests import ReadRequest
+from echoless.broker.faults.served import ABOUT_ACLS
+from echoless.broker.handlers import produce
+from echoless.broker.handlers.apis import API_BY_KEY
+from echoless.broker.handlers.dispatch import framed_later, framed_soon
+from echoless.broker.handlers.gate import admit
+from echoless.broker.handlers.loaded import LOADED, load_for
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.request_topics import answered_at_once, topics_of
+from echoless.broker.handlers.served import Served
+from echoless.broker.network.connection import Dispatched
+from echoless.broker.network.request import Outcome, Peer, Request
+from echoless.broker.records.produce import ACKS_NONE
+from echoless.protocol.acl import AclOperation
+from echoless.protocol.errors import DecodeError, KafkaError
+from echoless.protocol.framing import Frame
+from echoless.protocol.headers import RequestHeader, read_request_header, skip_tagged_fields
+from echoless.protocol.record_batch import Buffer, read_header
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 
 READ_AT_ONCE_BYTES: Final = 16 * 1024

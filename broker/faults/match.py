@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from broker.faults.fields import INT32_MAX, Fields, RuleError, snake_case
-from broker.network.request import Peer
+from echoless.broker.faults.fields import INT32_MAX, Fields, RuleError, snake_case
+from echoless.broker.network.request import Peer
 
 _RANGE: Final = re.compile(r"(\d+)(?:-(\d+))?")
 BATCH_FIELDS: Final = ("producer_id", "producer_epoch", "base_sequence")

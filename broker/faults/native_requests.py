@@ -6,24 +6,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from broker.faults.denied_right import DeniedRight
-from broker.faults.kafka_requests import with_batch
-from broker.faults.match import NO_VERSION, Part, RequestFacts
-from broker.faults.requests import Dispatch, ReadRequest, finished
-from broker.faults.served import BETWEEN_BROKERS
-from broker.native.exchange import HANDLERS, KAFKA_NAMES, Exchange, read_head
-from broker.native.failure import failure
-from broker.native.framed import framed
-from broker.network.connection import Buffers, Dispatched
-from broker.network.request import CloseConnectionError, Peer
-from broker.records.produce import ACKS_NONE
-from protocol.acl import AclOperation
-from protocol.errors import KafkaError
-from protocol.framing import Frame
-from protocol.native import messages, replication
+from echoless.broker.faults.denied_right import DeniedRight
+from echoless.broker.faults.kafka_requests import with_batch
+from echoless.broker.faults.match import NO_VERSION, Part, RequestFacts
+from echoless.broker.faults.requests import Dispatch, ReadRequest, finished
+from echoless.broker.faults.served import BETWEEN_BROKERS
+from echoless.broker.native.exchange import HANDLERS, KAFKA_NAMES, Exchange, read_head
+from echoless.broker.native.failure import failure
+from echoless.broker.native.framed import framed
+from echoless.broker.network.connection import Buffers, Dispatched
+from echoless.broker.network.request import CloseConnectionError, Peer
+from echoless.broker.records.produce import ACKS_NONE
+from echoless.protocol.acl import AclOperation
+from echoless.protocol.errors import KafkaError
+from echoless.protocol.framing import Frame
+from echoless.protocol.native import messages, replication
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 _READERS: Final = {
     "replica_fetch": replication.ReplicaFetch.read,

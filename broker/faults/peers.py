@@ -11,12 +11,12 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from broker.config.values import Address
-from broker.replication.peers import PeerError, Peers
+from echoless.broker.config.values import Address
+from echoless.broker.replication.peers import PeerError, Peers
 
 if TYPE_CHECKING:
-    from broker.faults.hits import Hits
-    from broker.faults.rule import Rule
+    from echoless.broker.faults.hits import Hits
+    from echoless.broker.faults.rule import Rule
 
 Call = Callable[..., Coroutine[Any, Any, dict[str, Any]]]
 

@@ -7,7 +7,7 @@ that does not restrict its clients.
 
 from __future__ import annotations
 
-from broker.config.names import AllowFaults, Authorizer, Config
+from echoless.broker.config.names import AllowFaults, Authorizer, Config
 
 _REMEDY = "start the broker with --allow-faults (allow_faults=true) if it is there to be broken"
 

@@ -11,18 +11,18 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from broker.faults.hits import Hits
-from broker.faults.match import Part
-from broker.faults.request_actions import Hit, RequestActions
-from broker.faults.requests import Dispatch, ReadRequest, Requests, finished
-from broker.faults.rule import Rule
-from broker.faults.served import NEED_NO_RIGHT
-from broker.faults.unexpected import report_unexpected
-from broker.network.connection import Buffers, Connection, Dispatched
-from broker.network.request import Peer
-from broker.network.server import Server
-from broker.network.turns import in_thread, work_in_turns
-from protocol.framing import Frame
+from echoless.broker.faults.hits import Hits
+from echoless.broker.faults.match import Part
+from echoless.broker.faults.request_actions import Hit, RequestActions
+from echoless.broker.faults.requests import Dispatch, ReadRequest, Requests, finished
+from echoless.broker.faults.rule import Rule
+from echoless.broker.faults.served import NEED_NO_RIGHT
+from echoless.broker.faults.unexpected import report_unexpected
+from echoless.broker.network.connection import Buffers, Connection, Dispatched
+from echoless.broker.network.request import Peer
+from echoless.broker.network.server import Server
+from echoless.broker.network.turns import in_thread, work_in_turns
+from echoless.protocol.framing import Frame
 
 _CUT: Final = "cut_replica_link"
 _FREEZE: Final = "freeze"

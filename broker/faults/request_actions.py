@@ -11,16 +11,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
-from broker.doubt import StateInDoubtError
-from broker.faults.action import Later
-from broker.faults.match import Part
-from broker.faults.requests import Dispatch, ReadRequest, Requests, finished
-from broker.faults.rule import Rule
-from broker.faults.unexpected import report_unexpected
-from broker.network.connection import Buffers, Dispatched
-from broker.network.pieces import Pieces
-from broker.network.request import CloseConnectionError
-from protocol.errors import KafkaError
+from echoless.broker.doubt import StateInDoubtError
+from echoless.broker.faults.action import Later
+from echoless.broker.faults.match import Part
+from echoless.broker.faults.requests import Dispatch, ReadRequest, Requests, finished
+from echoless.broker.faults.rule import Rule
+from echoless.broker.faults.unexpected import report_unexpected
+from echoless.broker.network.connection import Buffers, Dispatched
+from echoless.broker.network.pieces import Pieces
+from echoless.broker.network.request import CloseConnectionError
+from echoless.protocol.errors import KafkaError
 
 Crash = Callable[[Rule], None]
 """Ends the process at once, and says why in the log. A simulation may return from it."""

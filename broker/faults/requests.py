@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from broker.faults.match import Part, RequestFacts
-from broker.network.connection import Buffers, Dispatch, Dispatched
-from broker.network.request import Peer
-from protocol.acl import AclOperation
-from protocol.errors import KafkaError
-from protocol.framing import Frame
+from echoless.broker.faults.match import Part, RequestFacts
+from echoless.broker.network.connection import Buffers, Dispatch, Dispatched
+from echoless.broker.network.request import Peer
+from echoless.protocol.acl import AclOperation
+from echoless.protocol.errors import KafkaError
+from echoless.protocol.framing import Frame
 
 __all__ = ["Dispatch", "ReadRequest", "Requests", "finished"]
 

@@ -12,17 +12,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from broker.faults.action import Action, Place
-from broker.faults.fields import Fields, RuleError
-from broker.faults.match import (
+from echoless.broker.faults.action import Action, Place
+from echoless.broker.faults.fields import Fields, RuleError
+from echoless.broker.faults.match import (
     BATCH_FIELDS,
     PARTITION_FIELDS,
     REQUEST_FIELDS,
     Match,
     refuse_fields,
 )
-from broker.faults.schedule import Schedule, Turns
-from broker.faults.served import BATCH_API, ERROR_APIS, NEED_NO_RIGHT, check_api
+from echoless.broker.faults.schedule import Schedule, Turns
+from echoless.broker.faults.served import BATCH_API, ERROR_APIS, NEED_NO_RIGHT, check_api
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 _EVERY_FIELD: Final = (*REQUEST_FIELDS, *PARTITION_FIELDS)

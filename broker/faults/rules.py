@@ -12,10 +12,10 @@ from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
-from broker.faults.action import Place
-from broker.faults.fields import RuleError
-from broker.faults.rule import Rule, RuleText
-from broker.faults.schedule import Turns
+from echoless.broker.faults.action import Place
+from echoless.broker.faults.fields import RuleError
+from echoless.broker.faults.rule import Rule, RuleText
+from echoless.broker.faults.schedule import Turns
 
 RULES_MAX: Final = 1000
 _SEED_MAX: Final = 2**31 - 1

@@ -10,12 +10,12 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from broker.config.loading import Config, ConfigError
-from broker.faults.action import Place
-from broker.faults.feasible import check_feasible
-from broker.faults.fields import RuleError
-from broker.faults.permission import refusal
-from broker.faults.rule import RuleText, read_rules
+from echoless.broker.config.loading import Config, ConfigError
+from echoless.broker.faults.action import Place
+from echoless.broker.faults.feasible import check_feasible
+from echoless.broker.faults.fields import RuleError
+from echoless.broker.faults.permission import refusal
+from echoless.broker.faults.rule import RuleText, read_rules
 
 
 def read_rules_file(path: str, config: Config) -> Sequence[RuleText]:

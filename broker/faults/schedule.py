@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
-from broker.faults.fields import INT32_MAX, Fields
+from echoless.broker.faults.fields import INT32_MAX, Fields
 
 ALWAYS_LIKELY: Final = 1.0
 DURATION_MS_MAX: Final = 7 * 24 * 3600 * 1000

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.faults.fields import RuleError
-from broker.faults.match import BATCH_FIELDS, Match
-from broker.handlers.apis import API_BY_NAME
-from broker.handlers.loaded import load
-from broker.handlers.served import Names
+from echoless.broker.faults.fields import RuleError
+from echoless.broker.faults.match import BATCH_FIELDS, Match
+from echoless.broker.handlers.apis import API_BY_NAME
+from echoless.broker.handlers.loaded import load
+from echoless.broker.handlers.served import Names
 
 BATCH_API: Final = "produce"
 

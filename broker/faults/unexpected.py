@@ -6,10 +6,10 @@ import asyncio
 import logging
 from typing import Any
 
-from broker.doubt import StateInDoubtError
-from broker.essential_task import report_error
-from broker.network.request import CloseConnectionError
-from protocol.errors import DecodeError, KafkaError
+from echoless.broker.doubt import StateInDoubtError
+from echoless.broker.essential_task import report_error
+from echoless.broker.network.request import CloseConnectionError
+from echoless.protocol.errors import DecodeError, KafkaError
 
 logger = logging.getLogger(__name__)
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.metadata.topic import Topic, TopicChanged, TopicEvent
-from broker.network.turns import in_thread, work_in_turns
-from protocol.errors import ErrorCode, KafkaError
-from protocol.internal_topics import INTERNAL_TOPICS
+from echoless.broker.metadata.topic import Topic, TopicChanged, TopicEvent
+from echoless.broker.network.turns import in_thread, work_in_turns
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.internal_topics import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from coordinators.groups.consumer.requests import MayDescribe
-    from coordinators.groups.consumer.topics import KnownTopic
+    from echoless.coordinators.groups.consumer.requests import MayDescribe
+    from echoless.coordinators.groups.consumer.topics import KnownTopic
 
 PATTERN_LENGTH_MAX: Final = 1024
 _PROGRAM_BYTES_MAX: Final = 1 << 20
@@ -42,7 +42,7 @@ class ClusterTopics:
 
     def find(self, name: str) -> KnownTopic | None:
         """The topic; None if there is none of that name."""
-        from coordinators.groups.consumer.topics import KnownTopic
+        from echoless.coordinators.groups.consumer.topics import KnownTopic
 
         topic = self._topics.get(name)
         if topic is None:

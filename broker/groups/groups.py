@@ -13,28 +13,28 @@ import uuid
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Final
 
-from broker.config.loading import Config
-from broker.essential_task import reported_task
-from broker.groups.cluster_topics import ClusterTopics
-from broker.metadata.topic import TopicDeleted, TopicEvent
-from broker.network.turns import work_in_turns
-from broker.partitions.partition import Partition
-from broker.state_topics.topic import StateTopic
-from protocol.consumer_offsets.partitioner import partition_of_group
-from protocol.errors import ErrorCode, KafkaError
-from protocol.internal_topics import CONSUMER_OFFSETS
+from echoless.broker.config.loading import Config
+from echoless.broker.essential_task import reported_task
+from echoless.broker.groups.cluster_topics import ClusterTopics
+from echoless.broker.metadata.topic import TopicDeleted, TopicEvent
+from echoless.broker.network.turns import work_in_turns
+from echoless.broker.partitions.partition import Partition
+from echoless.broker.state_topics.topic import StateTopic
+from echoless.protocol.consumer_offsets.partitioner import partition_of_group
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.internal_topics import CONSUMER_OFFSETS
 
 if TYPE_CHECKING:
-    from broker.groups.held_requests import Answered
-    from broker.groups.shard import Shard, ShardParts, Unserved
-    from broker.state_topics.append_parts import AppendParts
-    from coordinators.groups.answers import CommittedOffset, ListedGroup
-    from coordinators.groups.coordinator import GroupCoordinator
-    from coordinators.groups.deleted_topic import DeletedTopic
-    from coordinators.groups.effects import Effect
-    from coordinators.groups.events import Now
-    from coordinators.groups.requests import GroupRequest
-    from coordinators.groups.usage import Usage
+    from echoless.broker.groups.held_requests import Answered
+    from echoless.broker.groups.shard import Shard, ShardParts, Unserved
+    from echoless.broker.state_topics.append_parts import AppendParts
+    from echoless.coordinators.groups.answers import CommittedOffset, ListedGroup
+    from echoless.coordinators.groups.coordinator import GroupCoordinator
+    from echoless.coordinators.groups.deleted_topic import DeletedTopic
+    from echoless.coordinators.groups.effects import Effect
+    from echoless.coordinators.groups.events import Now
+    from echoless.coordinators.groups.requests import GroupRequest
+    from echoless.coordinators.groups.usage import Usage
 
 GROUP_ID_LENGTH_MAX: Final = 1024
 """A longer name takes too long to hash, and no coordinator accepts it."""
@@ -84,7 +84,7 @@ class Groups:
         """COORDINATOR_LOAD_IN_PROGRESS while not all groups of this broker are known."""
         if not self.shards:
             return ErrorCode.NONE
-        from broker.groups.shard import ShardState
+        from echoless.broker.groups.shard import ShardState
 
         states = {shard.state for shard in self.shards.values()}
         if ShardState.LOADING in states:
@@ -134,7 +134,7 @@ class Groups:
         shard = self.shard_of(group_id) if is_valid else None
         if shard is not None:
             return shard.ask(request)
-        from coordinators.groups.answers import refusal
+        from echoless.coordinators.groups.answers import refusal
 
         code = ErrorCode.NOT_COORDINATOR if is_valid else ErrorCode.INVALID_GROUP_ID
         return refusal(request, code)
@@ -165,7 +165,7 @@ class Groups:
             self._end(partition.index)
 
     def _begin(self, partition: Partition) -> None:
-        from broker.groups.shard import Shard
+        from echoless.broker.groups.shard import Shard
 
         self._end(partition.index)
         self.shards[partition.index] = Shard(partition, self._shard_parts())
@@ -182,13 +182,13 @@ class Groups:
             self._begin(shard.partition)
 
     def _shard_parts(self) -> ShardParts:
-        from broker.groups.shard import ShardParts
+        from echoless.broker.groups.shard import ShardParts
 
         return ShardParts(self._new_coordinator, self._appends, self._reload, self._topics)
 
     def _new_coordinator(self) -> GroupCoordinator:
-        from coordinators.groups.config import GroupConfig
-        from coordinators.groups.coordinator import GroupCoordinator
+        from echoless.coordinators.groups.config import GroupConfig
+        from echoless.coordinators.groups.coordinator import GroupCoordinator
 
         config = self._config
         group_config = GroupConfig(
@@ -206,7 +206,7 @@ class Groups:
 
     def _usage(self) -> Usage:
         """Adds up what all coordinators of this broker hold."""
-        from coordinators.groups.usage import total
+        from echoless.coordinators.groups.usage import total
 
         return total([one.usage for one in self._coordinators()])
 
@@ -230,7 +230,7 @@ class Groups:
 
     async def _forget(self, name: str, deleted_ms: int) -> None:
         """Forgets the offsets of a topic in all shards: those that are loading once they serve, failures again."""
-        from coordinators.groups.deleted_topic import DeletedTopic
+        from echoless.coordinators.groups.deleted_topic import DeletedTopic
 
         topics: dict[Shard, DeletedTopic] = {}
         pause_s = FORGET_AGAIN_S
@@ -268,15 +268,15 @@ async def _forget_in(shard: Shard, topic: DeletedTopic) -> None:
 
 def _is_done(shard: Shard, topic: DeletedTopic | None) -> bool:
     """Whether nothing is left to forget in the shard. One that cannot be loaded forgets nothing."""
-    from broker.groups.shard import ShardState
+    from echoless.broker.groups.shard import ShardState
 
     return shard.state is ShardState.FAILED or (topic is not None and topic.is_forgotten)
 
 
 def _may_be_nameless(request: GroupRequest) -> bool:
     """Whether the request may concern the group without a name, which Kafka keeps for old data."""
-    from coordinators.groups.consumer.requests import ConsumerDescribe
-    from coordinators.groups.requests import (
+    from echoless.coordinators.groups.consumer.requests import ConsumerDescribe
+    from echoless.coordinators.groups.requests import (
         Heartbeat,
         JoinGroup,
         LeaveGroup,

@@ -18,10 +18,10 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
-from broker.network.promise import Promise
-from coordinators.groups.answers import GroupAnswer, refusal
-from coordinators.groups.requests import GroupRequest, Heartbeat, SyncGroup
-from protocol.errors import ErrorCode
+from echoless.broker.network.promise import Promise
+from echoless.coordinators.groups.answers import GroupAnswer, refusal
+from echoless.coordinators.groups.requests import GroupRequest, Heartbeat, SyncGroup
+from echoless.protocol.errors import ErrorCode
 
 HELD_MAX: Final = 1000
 """Requests of one shard that may wait until it is loaded."""

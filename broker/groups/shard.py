@@ -18,18 +18,18 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.essential_task import reported_task
-from broker.groups.held_requests import Answered, HeldRequests
-from broker.groups.timers import Timers
-from broker.limited_log import LimitedLog
-from broker.network.promise import Promise
-from broker.network.turns import in_thread, work_in_turns
-from broker.partitions.partition import Partition
-from broker.state_topics.append_parts import AppendParts
-from broker.state_topics.appends import Appends
-from broker.state_topics.loader import check_still_led, is_still_led, load
-from coordinators.groups.answers import GroupAnswer, OffsetCommitAnswer, refusal
-from coordinators.groups.effects import (
+from echoless.broker.essential_task import reported_task
+from echoless.broker.groups.held_requests import Answered, HeldRequests
+from echoless.broker.groups.timers import Timers
+from echoless.broker.limited_log import LimitedLog
+from echoless.broker.network.promise import Promise
+from echoless.broker.network.turns import in_thread, work_in_turns
+from echoless.broker.partitions.partition import Partition
+from echoless.broker.state_topics.append_parts import AppendParts
+from echoless.broker.state_topics.appends import Appends
+from echoless.broker.state_topics.loader import check_still_led, is_still_led, load
+from echoless.coordinators.groups.answers import GroupAnswer, OffsetCommitAnswer, refusal
+from echoless.coordinators.groups.effects import (
     Append,
     Assign,
     CancelTimer,
@@ -40,7 +40,7 @@ from coordinators.groups.effects import (
     SetTimer,
     TimerKey,
 )
-from coordinators.groups.events import (
+from echoless.coordinators.groups.events import (
     Abandoned,
     AppendFailed,
     Assigned,
@@ -51,16 +51,16 @@ from coordinators.groups.events import (
     Requested,
     TimerFired,
 )
-from coordinators.groups.requests import GroupRequest
-from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.lean_named_tuple import NamedTuple
-from storage.file_system import StorageError
+from echoless.coordinators.groups.requests import GroupRequest
+from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.storage.file_system import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.groups.cluster_topics import ClusterTopics
-    from coordinators.groups.coordinator import GroupCoordinator
+    from echoless.broker.groups.cluster_topics import ClusterTopics
+    from echoless.coordinators.groups.coordinator import GroupCoordinator
 
 logger = logging.getLogger(__name__)
 limited: Final = LimitedLog(logger)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.authorization.acl_nodes import acl_path
-from broker.tree.node_tree import check_path
-from protocol.acl import (
+from echoless.broker.authorization.acl_nodes import acl_path
+from echoless.broker.tree.node_tree import check_path
+from echoless.protocol.acl import (
     ANY,
     CLUSTER_NAME,
     MATCH,
@@ -23,11 +23,11 @@ from protocol.acl import (
     ResourceType,
     java_host,
 )
-from protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from broker.authorization.access import Access
-    from broker.services import Services
+    from echoless.broker.authorization.access import Access
+    from echoless.broker.services import Services
 
 NO_AUTHORIZER: Final = "No Authorizer is configured on the broker."
 

@@ -9,20 +9,20 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.handlers import permits
-from broker.handlers.apis import declared
-from broker.handlers.refusals import Refusal
-from broker.handlers.served import Served
-from broker.metadata.node_data import NodeDataError
-from broker.network.request import Answer, Request
-from broker.network.turns import awaited_in_turns
-from broker.tree.node_tree import CoordinationError
-from protocol.acl import AclOperation
-from protocol.errors import ErrorCode, KafkaError
+from echoless.broker.handlers import permits
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.served import Served
+from echoless.broker.metadata.node_data import NodeDataError
+from echoless.broker.network.request import Answer, Request
+from echoless.broker.network.turns import awaited_in_turns
+from echoless.broker.tree.node_tree import CoordinationError
+from echoless.protocol.acl import AclOperation
+from echoless.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from broker.quotas.quota import Entity
-    from broker.services import Services
+    from echoless.broker.quotas.quota import Entity
+    from echoless.broker.services import Services
 
 API = declared(__name__)
 
@@ -46,8 +46,8 @@ async def handle(request: Request, services: Services) -> Answer:
 
 
 async def _row(services: Services, entry: Any, *, is_beyond: bool, is_made: bool) -> dict[str, Any]:
-    from broker.handlers.quota_entity import entity_of, invalid
-    from broker.quotas.quota_nodes import alter_quotas
+    from echoless.broker.handlers.quota_entity import entity_of, invalid
+    from echoless.broker.quotas.quota_nodes import alter_quotas
 
     code, message = ErrorCode.NONE, None
     try:
@@ -76,8 +76,8 @@ async def _apply(services: Services) -> None:
 
 def _values(entity: Entity, ops: Iterable[Any]) -> Mapping[str, str | None]:
     """The text to store for each quota, None to remove it. Raises `KafkaError` INVALID_REQUEST."""
-    from broker.handlers.quota_entity import invalid
-    from broker.quotas.quota_nodes import keys_of
+    from echoless.broker.handlers.quota_entity import invalid
+    from echoless.broker.quotas.quota_nodes import keys_of
 
     known = keys_of(entity)
     values: dict[str, str | None] = {}
@@ -91,8 +91,8 @@ def _values(entity: Entity, ops: Iterable[Any]) -> Mapping[str, str | None]:
 
 
 def _text(key: str, value: float) -> str:
-    from broker.handlers.quota_entity import invalid
-    from broker.quotas.quota import WHOLE_NUMBERS
+    from echoless.broker.handlers.quota_entity import invalid
+    from echoless.broker.quotas.quota import WHOLE_NUMBERS
 
     if not (math.isfinite(value) and value > 0):
         raise invalid(f"Quota {key} must be greater than 0")

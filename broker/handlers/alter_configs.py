@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.config.internal_topics import check_allowed
-from broker.config.topic import check_in_force, validated
-from broker.handlers import permits
-from broker.handlers.apis import declared
-from broker.handlers.config_resource import (
+from echoless.broker.config.internal_topics import check_allowed
+from echoless.broker.config.topic import check_in_force, validated
+from echoless.broker.handlers import permits
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.config_resource import (
     alter_each,
     check_alterable,
     check_permitted,
@@ -22,14 +22,14 @@ from broker.handlers.config_resource import (
     find_topic,
     refused_resources,
 )
-from broker.handlers.permits import rights_of
-from broker.handlers.refusals import Refusal
-from broker.handlers.served import Served
-from broker.network.request import Answer, Request
-from protocol.acl import AclOperation
+from echoless.broker.handlers.permits import rights_of
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.served import Served
+from echoless.broker.network.request import Answer, Request
+from echoless.protocol.acl import AclOperation
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 API = declared(__name__)
 

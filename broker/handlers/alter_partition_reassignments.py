@@ -11,22 +11,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.handlers import permits
-from broker.handlers.apis import declared
-from broker.handlers.merged_responses import Rows
-from broker.handlers.refusals import Refusal, refused_partitions
-from broker.handlers.served import Names, Served
-from broker.handlers.topic_rows import grouped
-from broker.network.denial import everything
-from broker.network.request import Answer, Request
-from broker.network.turns import awaited_in_turns
-from broker.tree.node_tree import ConnectionLostError, MultiFailedError
-from protocol.acl import AclOperation
-from protocol.errors import ErrorCode, KafkaError
+from echoless.broker.handlers import permits
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.merged_responses import Rows
+from echoless.broker.handlers.refusals import Refusal, refused_partitions
+from echoless.broker.handlers.served import Names, Served
+from echoless.broker.handlers.topic_rows import grouped
+from echoless.broker.network.denial import everything
+from echoless.broker.network.request import Answer, Request
+from echoless.broker.network.turns import awaited_in_turns
+from echoless.broker.tree.node_tree import ConnectionLostError, MultiFailedError
+from echoless.protocol.acl import AclOperation
+from echoless.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from broker.metadata.topic import Topic
-    from broker.services import Services
+    from echoless.broker.metadata.topic import Topic
+    from echoless.broker.services import Services
 
 API = declared(__name__)
 
@@ -77,7 +77,7 @@ async def _reassign(
 async def _try_to_reassign(
     services: Services, name: str, partition: int, replicas: tuple[int, ...] | None
 ) -> None:
-    from broker.controller.reassignment import origin_of, reassign, still_as_decided
+    from echoless.broker.controller.reassignment import origin_of, reassign, still_as_decided
 
     topic = services.registry.topics.get(name)
     if topic is None or partition not in topic.assignment:
@@ -100,7 +100,7 @@ def _check_target(
     services: Services, topic: Topic, partition: int, replicas: tuple[int, ...]
 ) -> None:
     """Raises `KafkaError` INVALID_REPLICA_ASSIGNMENT."""
-    from broker.controller.reassignment import origin_of
+    from echoless.broker.controller.reassignment import origin_of
 
     shown = f"the replicas {list(replicas)} of {topic.name}-{partition}"
     if not replicas:

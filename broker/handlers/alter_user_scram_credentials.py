@@ -9,20 +9,20 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.handlers import permits
-from broker.handlers.apis import declared
-from broker.handlers.describe_user_scram_credentials import SCRAM_IDS
-from broker.handlers.refusals import Refusal
-from broker.handlers.served import Served
-from broker.network.request import Answer, Request
-from broker.network.turns import awaited_in_turns, work_in_turns
-from broker.tree.node_tree import CoordinationError
-from protocol.acl import AclOperation
-from protocol.errors import ErrorCode, KafkaError
-from protocol.lean_named_tuple import NamedTuple
+from echoless.broker.handlers import permits
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.describe_user_scram_credentials import SCRAM_IDS
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.served import Served
+from echoless.broker.network.request import Answer, Request
+from echoless.broker.network.turns import awaited_in_turns, work_in_turns
+from echoless.broker.tree.node_tree import CoordinationError
+from echoless.protocol.acl import AclOperation
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 API = declared(__name__)
 
@@ -81,8 +81,8 @@ def refuse(refusal: Refusal, _services: Services) -> Answer:
 
 def _check(user: str, changes: _Changes, *, is_beyond: bool) -> None:
     """Raises `KafkaError` for the first of a user's changes that cannot be made."""
-    from broker.metadata.config_nodes import is_storable
-    from protocol.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN
+    from echoless.broker.metadata.config_nodes import is_storable
+    from echoless.protocol.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN
 
     if is_beyond:
         message = f"at most {USERS_MAX} users are changed by one request"
@@ -107,8 +107,8 @@ def _check(user: str, changes: _Changes, *, is_beyond: bool) -> None:
 
 
 async def _alter(services: Services, user: str, changes: _Changes) -> None:
-    from broker.authentication.user_nodes import alter_user
-    from protocol.sasl.scram import credential_of
+    from echoless.broker.authentication.user_nodes import alter_user
+    from echoless.protocol.sasl.scram import credential_of
 
     credentials = {}
     for one in changes.upsertions:

@@ -10,21 +10,21 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from broker.handlers import permits
-from broker.handlers.apis import APIS, declared
-from broker.handlers.refusals import Refusal
-from broker.handlers.served import Served
-from broker.network.request import Answer, Request, Software
-from protocol.api_versions import (
+from echoless.broker.handlers import permits
+from echoless.broker.handlers.apis import APIS, declared
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.served import Served
+from echoless.broker.network.request import Answer, Request, Software
+from echoless.protocol.api_versions import (
     ApiVersionsRequest,
     ApiVersionsRow,
     Feature,
     encode_api_versions_response,
 )
-from protocol.errors import ErrorCode
+from echoless.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 API = declared(__name__)
 

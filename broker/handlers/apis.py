@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.api_versions import decode_api_versions_request
-from protocol.init_producer_id import decode_init_producer_id_request
-from protocol.known_fetch import read_fetch_request
-from protocol.metadata_request import decode_metadata_request
-from protocol.offset_commit import decode_offset_commit_request
-from protocol.produce_request import decode_produce_request
-from protocol.registry import Api
+from echoless.protocol.api_versions import decode_api_versions_request
+from echoless.protocol.init_producer_id import decode_init_producer_id_request
+from echoless.protocol.known_fetch import read_fetch_request
+from echoless.protocol.metadata_request import decode_metadata_request
+from echoless.protocol.offset_commit import decode_offset_commit_request
+from echoless.protocol.produce_request import decode_produce_request
+from echoless.protocol.registry import Api
 
 APIS: Final = (
     Api(

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from protocol.acl import CLUSTER_NAME, SUPPORTED, AclOperation, ResourceType
+from echoless.protocol.acl import CLUSTER_NAME, SUPPORTED, AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from broker.authorization.access import Rights
+    from echoless.broker.authorization.access import Rights
 
 NOT_ASKED: Final = -(2**31)
 """The value if the client did not ask, or there is no such resource."""

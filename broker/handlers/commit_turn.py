@@ -11,10 +11,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from broker.network.request import Answer, NeedsNoFrame, Outcome, Peer, Request
+from echoless.broker.network.request import Answer, NeedsNoFrame, Outcome, Peer, Request
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 _Handle = Callable[[Request, "Services"], Outcome]
 

@@ -10,20 +10,20 @@ import enum
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from broker.handlers.permits import check, check_cluster
-from broker.handlers.refusals import Refusal
-from broker.handlers.repetition import repeated
-from broker.metadata.topic import Topic
-from broker.metadata.topic_names import check_topic_name
-from broker.network.request import Answer
-from broker.network.turns import awaited_in_turns
-from protocol.acl import AclOperation
-from protocol.acl import ResourceType as AclResourceType
-from protocol.errors import ErrorCode, KafkaError
+from echoless.broker.handlers.permits import check, check_cluster
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.repetition import repeated
+from echoless.broker.metadata.topic import Topic
+from echoless.broker.metadata.topic_names import check_topic_name
+from echoless.broker.network.request import Answer
+from echoless.broker.network.turns import awaited_in_turns
+from echoless.protocol.acl import AclOperation
+from echoless.protocol.acl import ResourceType as AclResourceType
+from echoless.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from broker.authorization.access import Rights
-    from broker.services import Services
+    from echoless.broker.authorization.access import Rights
+    from echoless.broker.services import Services
 
 
 class ResourceType(enum.IntEnum):

@@ -8,28 +8,28 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.handlers import permits
-from broker.handlers.apis import declared
-from broker.handlers.authorized_operations import NOT_ASKED, group_operations
-from broker.handlers.group_answers import described, with_rows
-from broker.handlers.permits import denied, may
-from broker.handlers.refusals import Refusal
-from broker.handlers.served import Served
-from broker.network.request import Answer, Request
-from coordinators.groups.consumer.requests import (
+from echoless.broker.handlers import permits
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.authorized_operations import NOT_ASKED, group_operations
+from echoless.broker.handlers.group_answers import described, with_rows
+from echoless.broker.handlers.permits import denied, may
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.served import Served
+from echoless.broker.network.request import Answer, Request
+from echoless.coordinators.groups.consumer.requests import (
     ConsumerDescribe,
     ConsumerDescribeAnswer,
     DescribedConsumer,
 )
-from protocol.acl import AclOperation, ResourceType
-from protocol.errors import ErrorCode
-from protocol.lean_named_tuple import NamedTuple
-from protocol.typed_requests import typed
+from echoless.protocol.acl import AclOperation, ResourceType
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.typed_requests import typed
 
 if TYPE_CHECKING:
-    from broker.authorization.access import Rights
-    from broker.services import Services
-    from coordinators.groups.answers import GroupAnswer
+    from echoless.broker.authorization.access import Rights
+    from echoless.broker.services import Services
+    from echoless.coordinators.groups.answers import GroupAnswer
 
 API = declared(__name__)
 

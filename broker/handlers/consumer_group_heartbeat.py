@@ -11,23 +11,26 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.handlers import permits
-from broker.handlers.apis import declared
-from broker.handlers.commit_turn import after_commits
-from broker.handlers.group_answers import translated, with_rows
-from broker.handlers.permits import DENIED_TOPIC, rights_of
-from broker.handlers.refusals import Refusal
-from broker.handlers.served import Served
-from broker.network.request import Answer, NeedsNoFrame, Outcome, Request
-from broker.network.turns import in_thread
-from coordinators.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeatAnswer
-from protocol.acl import AclOperation, ResourceType
-from protocol.errors import ErrorCode, KafkaError
-from protocol.lean_named_tuple import NamedTuple
-from protocol.typed_requests import typed
+from echoless.broker.handlers import permits
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.commit_turn import after_commits
+from echoless.broker.handlers.group_answers import translated, with_rows
+from echoless.broker.handlers.permits import DENIED_TOPIC, rights_of
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.served import Served
+from echoless.broker.network.request import Answer, NeedsNoFrame, Outcome, Request
+from echoless.broker.network.turns import in_thread
+from echoless.coordinators.groups.consumer.requests import (
+    ConsumerHeartbeat,
+    ConsumerHeartbeatAnswer,
+)
+from echoless.protocol.acl import AclOperation, ResourceType
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.typed_requests import typed
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 API = declared(__name__)
 
@@ -65,7 +68,7 @@ def handle(request: Request, services: Services) -> Outcome:
 
 
 async def _with_regex(wanted: ConsumerHeartbeat, pattern: str, services: Services) -> Answer:
-    from broker.groups.cluster_topics import check_pattern
+    from echoless.broker.groups.cluster_topics import check_pattern
 
     try:
         await in_thread(lambda: check_pattern(pattern))

@@ -10,20 +10,20 @@ from collections import defaultdict
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
-from broker.authorization.acl_nodes import AclChangeError
-from broker.handlers import permits
-from broker.handlers.acl_binding import find_access, read_binding
-from broker.handlers.apis import declared
-from broker.handlers.refusals import Refusal
-from broker.handlers.served import Served
-from broker.network.request import Answer, Request
-from broker.network.turns import in_turns, work_in_turns
-from protocol.acl import AclOperation, Binding, Entry, Pattern
-from protocol.errors import ErrorCode, KafkaError
+from echoless.broker.authorization.acl_nodes import AclChangeError
+from echoless.broker.handlers import permits
+from echoless.broker.handlers.acl_binding import find_access, read_binding
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.served import Served
+from echoless.broker.network.request import Answer, Request
+from echoless.broker.network.turns import in_turns, work_in_turns
+from echoless.protocol.acl import AclOperation, Binding, Entry, Pattern
+from echoless.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from broker.authorization.access import Access
-    from broker.services import Services
+    from echoless.broker.authorization.access import Access
+    from echoless.broker.services import Services
 
 API = declared(__name__)
 

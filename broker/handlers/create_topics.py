@@ -16,24 +16,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.config.description import describe_topic
-from broker.config.topic import validated
-from broker.handlers import permits
-from broker.handlers.apis import declared
-from broker.handlers.merged_responses import Rows
-from broker.handlers.mutations import Mutations
-from broker.handlers.refusals import Refusal
-from broker.handlers.repetition import repeated
-from broker.handlers.served import Names, Served
-from broker.metadata.topic import NewTopic, Topic
-from broker.network.request import Answer, Request
-from broker.network.turns import awaited_in_turns
-from protocol.acl import AclOperation, ResourceType
-from protocol.errors import ErrorCode, KafkaError
-from protocol.lean_dataclass import replace
+from echoless.broker.config.description import describe_topic
+from echoless.broker.config.topic import validated
+from echoless.broker.handlers import permits
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.merged_responses import Rows
+from echoless.broker.handlers.mutations import Mutations
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.repetition import repeated
+from echoless.broker.handlers.served import Names, Served
+from echoless.broker.metadata.topic import NewTopic, Topic
+from echoless.broker.network.request import Answer, Request
+from echoless.broker.network.turns import awaited_in_turns
+from echoless.protocol.acl import AclOperation, ResourceType
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.lean_dataclass import replace
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 API = declared(__name__)
 

@@ -9,20 +9,25 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from broker.authorization.acl_nodes import AclChangeError
-from broker.handlers import permits
-from broker.handlers.acl_binding import entry_fields, find_access, pattern_fields, read_filter
-from broker.handlers.apis import declared
-from broker.handlers.refusals import Refusal
-from broker.handlers.served import Served
-from broker.network.request import Answer, Request
-from broker.network.turns import work_in_turns
-from protocol.acl import AclOperation, Binding, BindingFilter, Entries, Entry, Pattern
-from protocol.errors import ErrorCode, KafkaError
+from echoless.broker.authorization.acl_nodes import AclChangeError
+from echoless.broker.handlers import permits
+from echoless.broker.handlers.acl_binding import (
+    entry_fields,
+    find_access,
+    pattern_fields,
+    read_filter,
+)
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.served import Served
+from echoless.broker.network.request import Answer, Request
+from echoless.broker.network.turns import work_in_turns
+from echoless.protocol.acl import AclOperation, Binding, BindingFilter, Entries, Entry, Pattern
+from echoless.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from broker.authorization.access import Access
-    from broker.services import Services
+    from echoless.broker.authorization.access import Access
+    from echoless.broker.services import Services
 
 API = declared(__name__)
 

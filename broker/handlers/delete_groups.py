@@ -8,20 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from broker.handlers import permits
-from broker.handlers.apis import declared
-from broker.handlers.group_answers import ask_all, with_rows
-from broker.handlers.permits import denied, rights_of
-from broker.handlers.refusals import Refusal
-from broker.handlers.served import Served
-from broker.network.request import Answer, Request
-from coordinators.groups.answers import DeleteAnswer
-from coordinators.groups.requests import DeleteGroup
-from protocol.acl import AclOperation, ResourceType
-from protocol.errors import ErrorCode
+from echoless.broker.handlers import permits
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.group_answers import ask_all, with_rows
+from echoless.broker.handlers.permits import denied, rights_of
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.served import Served
+from echoless.broker.network.request import Answer, Request
+from echoless.coordinators.groups.answers import DeleteAnswer
+from echoless.coordinators.groups.requests import DeleteGroup
+from echoless.protocol.acl import AclOperation, ResourceType
+from echoless.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 API = declared(__name__)
 

@@ -13,19 +13,19 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.handlers import permits
-from broker.handlers.apis import declared
-from broker.handlers.merged_responses import Rows
-from broker.handlers.refusals import Refusal, refused_partitions
-from broker.handlers.served import Names, Served
-from broker.handlers.topic_rows import partition_rows
-from broker.network.request import Answer, Outcome, Request
-from protocol.acl import AclOperation
-from protocol.errors import ErrorCode, KafkaError
-from storage.file_system import StorageError
+from echoless.broker.handlers import permits
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.merged_responses import Rows
+from echoless.broker.handlers.refusals import Refusal, refused_partitions
+from echoless.broker.handlers.served import Names, Served
+from echoless.broker.handlers.topic_rows import partition_rows
+from echoless.broker.network.request import Answer, Outcome, Request
+from echoless.protocol.acl import AclOperation
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.storage.file_system import StorageError
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 API = declared(__name__)
 

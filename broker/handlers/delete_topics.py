@@ -14,25 +14,25 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from broker.handlers.apis import declared
-from broker.handlers.merged_responses import Rows
-from broker.handlers.mutations import Mutations
-from broker.handlers.permits import DENIED_TOPIC, denied_topics, name_of, rights_of
-from broker.handlers.refusals import Refusal
-from broker.handlers.repetition import repeated
-from broker.handlers.request_topics import topics_of
-from broker.handlers.served import Names, Served
-from broker.network.denial import Denial
-from broker.network.request import Answer, Request
-from broker.network.turns import awaited_in_turns
-from protocol.acl import AclOperation, ResourceType
-from protocol.errors import ErrorCode, KafkaError
-from protocol.lean_named_tuple import NamedTuple
-from protocol.typed_requests import typed
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.merged_responses import Rows
+from echoless.broker.handlers.mutations import Mutations
+from echoless.broker.handlers.permits import DENIED_TOPIC, denied_topics, name_of, rights_of
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.repetition import repeated
+from echoless.broker.handlers.request_topics import topics_of
+from echoless.broker.handlers.served import Names, Served
+from echoless.broker.network.denial import Denial
+from echoless.broker.network.request import Answer, Request
+from echoless.broker.network.turns import awaited_in_turns
+from echoless.protocol.acl import AclOperation, ResourceType
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.typed_requests import typed
 
 if TYPE_CHECKING:
-    from broker.authorization.access import Rights
-    from broker.services import Services
+    from echoless.broker.authorization.access import Rights
+    from echoless.broker.services import Services
 
 API = declared(__name__)
 

@@ -9,19 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from broker.handlers import permits
-from broker.handlers.acl_binding import entry_fields, find_access, pattern_fields, read_filter
-from broker.handlers.apis import declared
-from broker.handlers.refusals import Refusal
-from broker.handlers.served import Served
-from broker.network.request import Answer, Outcome, Request
-from broker.network.turns import in_turns
-from protocol.acl import AclOperation, BindingFilter
-from protocol.errors import ErrorCode, KafkaError
+from echoless.broker.handlers import permits
+from echoless.broker.handlers.acl_binding import (
+    entry_fields,
+    find_access,
+    pattern_fields,
+    read_filter,
+)
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.served import Served
+from echoless.broker.network.request import Answer, Outcome, Request
+from echoless.broker.network.turns import in_turns
+from echoless.protocol.acl import AclOperation, BindingFilter
+from echoless.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from broker.authorization.access import Access
-    from broker.services import Services
+    from echoless.broker.authorization.access import Access
+    from echoless.broker.services import Services
 
 API = declared(__name__)
 

@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.handlers import permits
-from broker.handlers.apis import declared
-from broker.handlers.refusals import Refusal
-from broker.handlers.served import Served
-from broker.network.request import Answer, Request
-from broker.network.turns import in_turns
-from broker.tree.node_tree import CoordinationError
-from protocol.acl import AclOperation
-from protocol.errors import ErrorCode, KafkaError
+from echoless.broker.handlers import permits
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.served import Served
+from echoless.broker.network.request import Answer, Request
+from echoless.broker.network.turns import in_turns
+from echoless.broker.tree.node_tree import CoordinationError
+from echoless.protocol.acl import AclOperation
+from echoless.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from broker.quotas.quota import Entity, QuotaKey
-    from broker.services import Services
+    from echoless.broker.quotas.quota import Entity, QuotaKey
+    from echoless.broker.services import Services
 
 API = declared(__name__)
 
@@ -32,7 +32,7 @@ _ADDRESS: Final = "ip"
 
 async def handle(request: Request, services: Services) -> Answer:
     """The quotas of each entity that all components match; `strict`: and that has no other parts."""
-    from broker.quotas.quota_nodes import read_quotas
+    from echoless.broker.quotas.quota_nodes import read_quotas
 
     body = request.body
     try:
@@ -49,7 +49,7 @@ async def handle(request: Request, services: Services) -> Answer:
 
 def _names_wanted(components: Iterable[Any]) -> dict[str, Callable[[str], bool]]:
     """Whether a name is wanted, by the type of entity. Raises `KafkaError`."""
-    from broker.handlers.quota_entity import FIELDS, invalid
+    from echoless.broker.handlers.quota_entity import FIELDS, invalid
 
     wanted: dict[str, Callable[[str], bool]] = {}
     for one in components:
@@ -69,8 +69,8 @@ def _names_wanted(components: Iterable[Any]) -> dict[str, Callable[[str], bool]]
 
 
 def _matcher(component: Any) -> Callable[[str], bool]:
-    from broker.handlers.quota_entity import invalid
-    from broker.metadata.config_nodes import DEFAULT_NAME, sanitized
+    from echoless.broker.handlers.quota_entity import invalid
+    from echoless.broker.metadata.config_nodes import DEFAULT_NAME, sanitized
 
     if component.match_type == _ANY:
         return lambda _name: True
@@ -88,7 +88,7 @@ def _rows(
     *,
     is_strict: bool,
 ) -> Iterator[dict[str, Any]]:
-    from broker.handlers.quota_entity import parts_of, rows_of
+    from echoless.broker.handlers.quota_entity import parts_of, rows_of
 
     for entity, values in quotas.items():
         parts = dict(parts_of(entity))

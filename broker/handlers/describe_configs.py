@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
-from broker.config.description import ConfigEntry, describe_broker, describe_topic
-from broker.config.internal_topics import in_force
-from broker.handlers import permits
-from broker.handlers.apis import declared
-from broker.handlers.config_resource import (
+from echoless.broker.config.description import ConfigEntry, describe_broker, describe_topic
+from echoless.broker.config.internal_topics import in_force
+from echoless.broker.handlers import permits
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.config_resource import (
     ResourceType,
     check_once,
     check_permitted,
@@ -27,19 +27,19 @@ from broker.handlers.config_resource import (
     listed_twice,
     refused_resources,
 )
-from broker.handlers.permits import rights_of
-from broker.handlers.refusals import Refusal
-from broker.handlers.served import Served
-from broker.network.request import Answer, Outcome, Request
-from broker.network.turns import in_turns
-from protocol.acl import AclOperation
-from protocol.errors import ErrorCode, KafkaError
-from protocol.lean_named_tuple import NamedTuple
-from protocol.typed_requests import typed
+from echoless.broker.handlers.permits import rights_of
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.served import Served
+from echoless.broker.network.request import Answer, Outcome, Request
+from echoless.broker.network.turns import in_turns
+from echoless.protocol.acl import AclOperation
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.typed_requests import typed
 
 if TYPE_CHECKING:
-    from broker.authorization.access import Rights
-    from broker.services import Services
+    from echoless.broker.authorization.access import Rights
+    from echoless.broker.services import Services
 
 API = declared(__name__)
 

@@ -15,25 +15,25 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.handlers import permits
-from broker.handlers.apis import declared
-from broker.handlers.merged_responses import Rows
-from broker.handlers.refusals import Refusal
-from broker.handlers.served import Names, Served
-from broker.metadata.topic_names import check_topic_name
-from broker.network.request import Answer, Outcome, Request
-from broker.network.turns import ROWS_PER_TURN, in_thread, work_in_turns
-from broker.partitions.partition import Partition
-from protocol.acl import AclOperation
-from protocol.describe_producers import (
+from echoless.broker.handlers import permits
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.merged_responses import Rows
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.served import Names, Served
+from echoless.broker.metadata.topic_names import check_topic_name
+from echoless.broker.network.request import Answer, Outcome, Request
+from echoless.broker.network.turns import ROWS_PER_TURN, in_thread, work_in_turns
+from echoless.broker.partitions.partition import Partition
+from echoless.protocol.acl import AclOperation
+from echoless.protocol.describe_producers import (
     PartitionDescribed,
     TopicDescribed,
     encode_describe_producers_response,
 )
-from protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 Key = tuple[str, int]
 

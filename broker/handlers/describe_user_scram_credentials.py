@@ -9,19 +9,19 @@ from collections import Counter
 from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.handlers import permits
-from broker.handlers.apis import declared
-from broker.handlers.refusals import Refusal
-from broker.handlers.served import Served
-from broker.network.request import Answer, Request
-from broker.network.turns import in_turns
-from broker.tree.node_tree import CoordinationError
-from protocol.acl import AclOperation
-from protocol.errors import ErrorCode
-from protocol.sasl.mechanism import Mechanism
+from echoless.broker.handlers import permits
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.served import Served
+from echoless.broker.network.request import Answer, Request
+from echoless.broker.network.turns import in_turns
+from echoless.broker.tree.node_tree import CoordinationError
+from echoless.protocol.acl import AclOperation
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.sasl.mechanism import Mechanism
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 API = declared(__name__)
 
@@ -36,7 +36,7 @@ Users = Mapping[str, Mapping[str, str]]
 
 async def handle(request: Request, services: Services) -> Answer:
     """All users that have a credential, sorted, or a row for each that is named."""
-    from broker.authentication.user_nodes import read_users
+    from echoless.broker.authentication.user_nodes import read_users
 
     try:
         users = await read_users(services.tree)
@@ -68,7 +68,7 @@ def _answer(code: ErrorCode, message: str | None, results: list[dict[str, Any]])
 
 
 def _row(name: str, config: Mapping[str, str]) -> dict[str, Any]:
-    from broker.authentication.user_nodes import credentials_in
+    from echoless.broker.authentication.user_nodes import credentials_in
 
     credentials = credentials_in(config)
     infos = [

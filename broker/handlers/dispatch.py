@@ -15,16 +15,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.handlers import api_versions
-from broker.handlers.apis import API_BY_KEY
-from broker.handlers.gate import admit
-from broker.handlers.loaded import LOADED, load_for
-from broker.handlers.refusals import Refusal
-from broker.handlers.served import Served
-from broker.handlers.throttle_time import with_throttle_time
-from broker.network.connection import Buffers, Dispatched
-from broker.network.promise import Promise
-from broker.network.request import (
+from echoless.broker.handlers import api_versions
+from echoless.broker.handlers.apis import API_BY_KEY
+from echoless.broker.handlers.gate import admit
+from echoless.broker.handlers.loaded import LOADED, load_for
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.served import Served
+from echoless.broker.handlers.throttle_time import with_throttle_time
+from echoless.broker.network.connection import Buffers, Dispatched
+from echoless.broker.network.promise import Promise
+from echoless.broker.network.request import (
     Answer,
     CloseConnectionError,
     NoResponse,
@@ -33,10 +33,10 @@ from broker.network.request import (
     Request,
     needing_as_much,
 )
-from broker.network.turns import ManyRows, in_thread
-from protocol.errors import ErrorCode, KafkaError
-from protocol.framing import Frame
-from protocol.headers import (
+from echoless.broker.network.turns import ManyRows, in_thread
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.framing import Frame
+from echoless.protocol.headers import (
     CLASSIC_PREFIX,
     FLEXIBLE_PREFIX,
     Prefix,
@@ -45,10 +45,10 @@ from protocol.headers import (
     response_prefix,
     skip_tagged_fields,
 )
-from protocol.registry import Api
+from echoless.protocol.registry import Api
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 _CORRELATION_ID: Final = 4
 """Its position: between the API with its version, and the client id."""

@@ -18,24 +18,24 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.handlers import permits
-from broker.handlers.apis import declared
-from broker.handlers.merged_responses import Rows
-from broker.handlers.refusals import Refusal
-from broker.handlers.served import Names, Served
-from broker.metadata.node_data import NO_LEADER, PartitionState
-from broker.metadata.topic import TopicChanged, TopicEvent
-from broker.network.request import Answer, Request
-from broker.network.turns import ROWS_PER_TURN, ManyRows, work_in_turns
-from broker.tree.node_tree import CoordinationError
-from protocol.acl import AclOperation
-from protocol.errors import ErrorCode, KafkaError
-from protocol.lean_named_tuple import NamedTuple
-from protocol.typed_requests import typed
+from echoless.broker.handlers import permits
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.merged_responses import Rows
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.served import Names, Served
+from echoless.broker.metadata.node_data import NO_LEADER, PartitionState
+from echoless.broker.metadata.topic import TopicChanged, TopicEvent
+from echoless.broker.network.request import Answer, Request
+from echoless.broker.network.turns import ROWS_PER_TURN, ManyRows, work_in_turns
+from echoless.broker.tree.node_tree import CoordinationError
+from echoless.protocol.acl import AclOperation
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.typed_requests import typed
 
 if TYPE_CHECKING:
-    from broker.controller.elections import ElectionType
-    from broker.services import Services
+    from echoless.broker.controller.elections import ElectionType
+    from echoless.broker.services import Services
 
 API = declared(__name__)
 
@@ -58,7 +58,7 @@ class ElectLeadersRequest(NamedTuple):
 
 async def handle(request: Request, services: Services) -> Answer:
     """One row per topic and partition, in the order of the request."""
-    from broker.controller.elections import ElectionType
+    from echoless.broker.controller.elections import ElectionType
 
     body = typed(ElectLeadersRequest, request.body)
     wanted = _wanted(services, body.topic_partitions)
@@ -104,7 +104,7 @@ def _obstacle(
     services: Services, key: _PartitionKey, election_type: ElectionType
 ) -> KafkaError | None:
     """Why no election can be held; None if one can."""
-    from broker.controller.elections import ElectionType
+    from echoless.broker.controller.elections import ElectionType
 
     name, partition = key
     topic = services.registry.topics.get(name)
@@ -146,7 +146,7 @@ def _obstacle_to_unclean(
 
 async def _hold(services: Services, elections: _Elections, timeout_s: float) -> _Outcomes:
     """Asks the controller, and waits until every partition has its intended leader."""
-    from broker.controller.election_requests import ask
+    from echoless.broker.controller.election_requests import ask
 
     held = _Held(services, elections)
     cancel = services.registry.listen(held.look)

@@ -16,27 +16,27 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from broker.handlers.apis import declared
-from broker.handlers.merged_responses import Rows
-from broker.handlers.permits import DENIED_TOPIC, denied_topics
-from broker.handlers.refusals import Refusal
-from broker.handlers.served import Names, Served
-from broker.network.denial import Denial
-from broker.network.request import Answer, Outcome, Request
-from broker.network.turns import ROWS_PER_TURN, in_thread
-from broker.records.fetch import fetch
-from protocol.acl import AclOperation
-from protocol.errors import ErrorCode
-from protocol.fetch import (
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.merged_responses import Rows
+from echoless.broker.handlers.permits import DENIED_TOPIC, denied_topics
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.served import Names, Served
+from echoless.broker.network.denial import Denial
+from echoless.broker.network.request import Answer, Outcome, Request
+from echoless.broker.network.turns import ROWS_PER_TURN, in_thread
+from echoless.broker.records.fetch import fetch
+from echoless.protocol.acl import AclOperation
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.fetch import (
     PartitionFetched,
     TopicFetched,
     encode_fetch_response,
 )
-from protocol.fetch_request import NO_SESSION_EPOCH, FetchRequest
+from echoless.protocol.fetch_request import NO_SESSION_EPOCH, FetchRequest
 
 if TYPE_CHECKING:
-    from broker.authorization.access import Rights
-    from broker.services import Services
+    from echoless.broker.authorization.access import Rights
+    from echoless.broker.services import Services
 
 API = declared(__name__)
 

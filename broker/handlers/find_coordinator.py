@@ -11,23 +11,23 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Final
 
-import broker.groups.shard  # noqa: F401 - begins on the loop when the topic is created; this file is imported in a thread
-from broker.cluster.addresses import client_addresses
-from broker.handlers import permits
-from broker.handlers.apis import declared
-from broker.handlers.permits import check, may, rights_of
-from broker.handlers.refusals import Refusal
-from broker.handlers.served import Served
-from broker.network.request import Answer, Outcome, Request
-from broker.network.turns import Described, in_turns
-from protocol.acl import AclOperation, ResourceType
-from protocol.errors import ErrorCode, KafkaError
-from protocol.lean_named_tuple import NamedTuple
-from protocol.typed_requests import typed
+import echoless.broker.groups.shard  # noqa: F401 - begins on the loop when the topic is created; this file is imported in a thread
+from echoless.broker.cluster.addresses import client_addresses
+from echoless.broker.handlers import permits
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.permits import check, may, rights_of
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.served import Served
+from echoless.broker.network.request import Answer, Outcome, Request
+from echoless.broker.network.turns import Described, in_turns
+from echoless.protocol.acl import AclOperation, ResourceType
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.typed_requests import typed
 
 if TYPE_CHECKING:
-    from broker.authorization.access import Rights
-    from broker.services import Services
+    from echoless.broker.authorization.access import Rights
+    from echoless.broker.services import Services
 
 API = declared(__name__)
 

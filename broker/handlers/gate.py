@@ -10,20 +10,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.handlers.refusals import Refusal
-from broker.network.denial import everything
-from broker.network.request import Outcome, Request
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.network.denial import everything
+from echoless.broker.network.request import Outcome, Request
 
 if TYPE_CHECKING:
-    from broker.handlers.served import Served
-    from broker.services import Services
+    from echoless.broker.handlers.served import Served
+    from echoless.broker.services import Services
 
 
 def admit(served: Served, request: Request, services: Services) -> Outcome:
     """Handles the request, as far as it is permitted."""
     services.metrics.requests[served.api.name] += 1
     if services.quotas.limits is not None:
-        from broker.handlers.metered import metered
+        from echoless.broker.handlers.metered import metered
 
         return metered(served, request, services, _permitted)
     if services.access is not None:

@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from broker.handlers.permits import rights_of
-from broker.network.promise import Promise
-from broker.network.request import Answer, NeedsNoFrame, Outcome, Request
-from broker.network.turns import ROWS_PER_TURN, ManyRows, work_in_turns
-from protocol.acl import AclOperation, ResourceType
+from echoless.broker.handlers.permits import rights_of
+from echoless.broker.network.promise import Promise
+from echoless.broker.network.request import Answer, NeedsNoFrame, Outcome, Request
+from echoless.broker.network.turns import ROWS_PER_TURN, ManyRows, work_in_turns
+from echoless.protocol.acl import AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from broker.authorization.access import Rights
-    from broker.services import Services
-    from coordinators.groups.answers import GroupAnswer
-    from coordinators.groups.requests import GroupRequest
+    from echoless.broker.authorization.access import Rights
+    from echoless.broker.services import Services
+    from echoless.coordinators.groups.answers import GroupAnswer
+    from echoless.coordinators.groups.requests import GroupRequest
 
 A = TypeVar("A")
 

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.handlers import permits
-from broker.handlers.apis import declared
-from broker.handlers.group_answers import translated
-from broker.handlers.refusals import Refusal
-from broker.handlers.served import Served
-from broker.network.request import Answer, Outcome, Request
-from coordinators.groups.answers import HeartbeatAnswer
-from coordinators.groups.requests import Heartbeat
-from protocol.acl import AclOperation
-from protocol.lean_named_tuple import NamedTuple
-from protocol.typed_requests import typed
+from echoless.broker.handlers import permits
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.group_answers import translated
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.served import Served
+from echoless.broker.network.request import Answer, Outcome, Request
+from echoless.coordinators.groups.answers import HeartbeatAnswer
+from echoless.coordinators.groups.requests import Heartbeat
+from echoless.protocol.acl import AclOperation
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.typed_requests import typed
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 API = declared(__name__)
 

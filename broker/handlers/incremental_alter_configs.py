@@ -15,28 +15,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.config.description import Alteration, AlterOperation, altered
-from broker.config.internal_topics import check_allowed
-from broker.config.topic import check_in_force
-from broker.handlers import permits
-from broker.handlers.apis import declared
-from broker.handlers.config_resource import (
+from echoless.broker.config.description import Alteration, AlterOperation, altered
+from echoless.broker.config.internal_topics import check_allowed
+from echoless.broker.config.topic import check_in_force
+from echoless.broker.handlers import permits
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.config_resource import (
     alter_each,
     check_alterable,
     check_permitted,
     find_topic,
     refused_resources,
 )
-from broker.handlers.permits import rights_of
-from broker.handlers.refusals import Refusal
-from broker.handlers.served import Served
-from broker.network.request import Answer, Request
-from protocol.acl import AclOperation
-from protocol.errors import ErrorCode, KafkaError
+from echoless.broker.handlers.permits import rights_of
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.served import Served
+from echoless.broker.network.request import Answer, Request
+from echoless.protocol.acl import AclOperation
+from echoless.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from broker.config.loading import Config
-    from broker.services import Services
+    from echoless.broker.config.loading import Config
+    from echoless.broker.services import Services
 
 _THROTTLES: Final = frozenset(
     {

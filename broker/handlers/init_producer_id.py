@@ -12,26 +12,26 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from broker.config.names import IdempotentWriteAcl
-from broker.handlers.apis import declared
-from broker.handlers.permits import denied
-from broker.handlers.refusals import Refusal
-from broker.handlers.served import Served
-from broker.metadata.producer_ids import ProducerIdBlockError, ProducerIds
-from broker.network.denial import Denial
-from broker.network.request import Answer, Outcome, Peer, Request
-from protocol.acl import AclOperation, ResourceType
-from protocol.errors import ErrorCode, KafkaError
-from protocol.init_producer_id import (
+from echoless.broker.config.names import IdempotentWriteAcl
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.permits import denied
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.served import Served
+from echoless.broker.metadata.producer_ids import ProducerIdBlockError, ProducerIds
+from echoless.broker.network.denial import Denial
+from echoless.broker.network.request import Answer, Outcome, Peer, Request
+from echoless.protocol.acl import AclOperation, ResourceType
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.init_producer_id import (
     InitProducerIdRequest,
     encode_init_producer_id_response,
 )
-from protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from echoless.protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
-    from broker.authentication.producer_binding import ProducerBinding
-    from broker.authorization.access import Rights
-    from broker.services import Services
+    from echoless.broker.authentication.producer_binding import ProducerBinding
+    from echoless.broker.authorization.access import Rights
+    from echoless.broker.services import Services
 
 API = declared(__name__)
 

@@ -10,22 +10,22 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from broker.handlers import permits
-from broker.handlers.apis import declared
-from broker.handlers.commit_turn import after_commits
-from broker.handlers.group_answers import packed
-from broker.handlers.refusals import Refusal
-from broker.handlers.served import Served
-from broker.network.request import Outcome, Request
-from coordinators.groups.answers import JoinAnswer, refusal
-from coordinators.groups.requests import JoinGroup
-from protocol.acl import AclOperation
-from protocol.group_responses import encode_join_group_response
-from protocol.lean_named_tuple import NamedTuple
-from protocol.typed_requests import typed
+from echoless.broker.handlers import permits
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.commit_turn import after_commits
+from echoless.broker.handlers.group_answers import packed
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.served import Served
+from echoless.broker.network.request import Outcome, Request
+from echoless.coordinators.groups.answers import JoinAnswer, refusal
+from echoless.coordinators.groups.requests import JoinGroup
+from echoless.protocol.acl import AclOperation
+from echoless.protocol.group_responses import encode_join_group_response
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.typed_requests import typed
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 API = declared(__name__)
 

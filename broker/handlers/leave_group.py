@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.handlers import permits
-from broker.handlers.apis import declared
-from broker.handlers.commit_turn import after_commits
-from broker.handlers.group_answers import translated, with_rows
-from broker.handlers.refusals import Refusal
-from broker.handlers.served import Served
-from broker.network.request import Answer, Outcome, Request
-from coordinators.groups.answers import LeaveAnswer
-from coordinators.groups.requests import LeaveGroup, LeavingMember
-from protocol.acl import AclOperation
-from protocol.errors import ErrorCode
-from protocol.lean_named_tuple import NamedTuple
-from protocol.typed_requests import typed
+from echoless.broker.handlers import permits
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.commit_turn import after_commits
+from echoless.broker.handlers.group_answers import translated, with_rows
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.served import Served
+from echoless.broker.network.request import Answer, Outcome, Request
+from echoless.coordinators.groups.answers import LeaveAnswer
+from echoless.coordinators.groups.requests import LeaveGroup, LeavingMember
+from echoless.protocol.acl import AclOperation
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.typed_requests import typed
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 API = declared(__name__)
 

@@ -14,26 +14,26 @@ from collections import Counter
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.handlers import permits
-from broker.handlers.apis import declared
-from broker.handlers.merged_responses import Rows
-from broker.handlers.refusals import Refusal, refused_partitions
-from broker.handlers.served import Names, Served
-from broker.handlers.topic_rows import partition_rows
-from broker.network.request import Answer, Outcome, Request
-from broker.partitions.partition import Partition
-from protocol.acl import AclOperation
-from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.fetch import READ_COMMITTED
-from protocol.lean_named_tuple import NamedTuple
-from protocol.record_batch import read_header
-from protocol.record_check import is_quickly_opened
-from protocol.typed_requests import typed
-from storage.file_system import StorageError
-from storage.time_lookup import Found, LookUp
+from echoless.broker.handlers import permits
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.merged_responses import Rows
+from echoless.broker.handlers.refusals import Refusal, refused_partitions
+from echoless.broker.handlers.served import Names, Served
+from echoless.broker.handlers.topic_rows import partition_rows
+from echoless.broker.network.request import Answer, Outcome, Request
+from echoless.broker.partitions.partition import Partition
+from echoless.protocol.acl import AclOperation
+from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
+from echoless.protocol.fetch import READ_COMMITTED
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.record_batch import read_header
+from echoless.protocol.record_check import is_quickly_opened
+from echoless.protocol.typed_requests import typed
+from echoless.storage.file_system import StorageError
+from echoless.storage.time_lookup import Found, LookUp
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 API = declared(__name__)
 
@@ -219,7 +219,7 @@ async def _opened(services: Services, host: str, partition: Partition, look_up: 
 
     Raises `KafkaError` CORRUPT_MESSAGE for a stored batch that cannot be opened.
     """
-    from protocol.records import first_record_since
+    from echoless.protocol.records import first_record_since
 
     try:
         wanted = next(look_up)

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from broker.handlers import permits
-from broker.handlers.apis import declared
-from broker.handlers.refusals import Refusal
-from broker.handlers.served import Names, Served
-from broker.network.request import Answer, Outcome, Request
-from broker.network.turns import in_turns
-from protocol.acl import AclOperation
-from protocol.errors import ErrorCode
+from echoless.broker.handlers import permits
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.served import Names, Served
+from echoless.broker.network.request import Answer, Outcome, Request
+from echoless.broker.network.turns import in_turns
+from echoless.protocol.acl import AclOperation
+from echoless.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.metadata.topic import Topic
-    from broker.services import Services
+    from echoless.broker.metadata.topic import Topic
+    from echoless.broker.services import Services
 
 API = declared(__name__)
 

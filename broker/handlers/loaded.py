@@ -10,9 +10,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Final
 
-from broker.handlers import api_versions, init_producer_id, metadata, produce
-from broker.handlers.served import Served
-from protocol.registry import Api
+from echoless.broker.handlers import api_versions, init_producer_id, metadata, produce
+from echoless.broker.handlers.served import Served
+from echoless.protocol.registry import Api
 
 LOADED: Final[dict[int, Served]] = {
     module.API.key: module.SERVED for module in (api_versions, metadata, init_producer_id, produce)
@@ -23,7 +23,7 @@ def load(api: Api) -> Served:
     """The handler of an API; imports it, if that is still to be done."""
     served = LOADED.get(api.key)
     if served is None:
-        found: Served = import_module(f"broker.handlers.{api.name}").SERVED
+        found: Served = import_module(f"echoless.broker.handlers.{api.name}").SERVED
         served = LOADED.setdefault(api.key, found)
     return served
 

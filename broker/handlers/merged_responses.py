@@ -11,9 +11,9 @@ import io
 from collections.abc import Callable
 from typing import Any
 
-from broker.handlers.request_topics import topic_key
-from protocol.lean_named_tuple import NamedTuple
-from protocol.registry import Api
+from echoless.broker.handlers.request_topics import topic_key
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.registry import Api
 
 
 class Rows(NamedTuple):

@@ -14,24 +14,24 @@ from collections.abc import Awaitable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.cluster.addresses import client_addresses
-from broker.cluster.metadata_rows import PACKED_AT_ONCE, partition_rows
-from broker.handlers import permits
-from broker.handlers.apis import declared
-from broker.handlers.authorized_operations import cluster_operations, topic_operations
-from broker.handlers.merged_responses import Rows
-from broker.handlers.permits import DENIED_TOPIC, name_of, rights_of
-from broker.handlers.refusals import Refusal
-from broker.handlers.served import Names, Served
-from broker.metadata.topic_names import check_topic_name
-from broker.network.request import Answer, Outcome, Request
-from broker.network.turns import Described, Fields, in_turns
-from protocol.acl import AclOperation, ResourceType
-from protocol.errors import ErrorCode, KafkaError
-from protocol.internal_topics import INTERNAL_TOPICS
-from protocol.lean_named_tuple import NamedTuple
-from protocol.metadata_request import MetadataRequest, WantedTopic
-from protocol.metadata_response import (
+from echoless.broker.cluster.addresses import client_addresses
+from echoless.broker.cluster.metadata_rows import PACKED_AT_ONCE, partition_rows
+from echoless.broker.handlers import permits
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.authorized_operations import cluster_operations, topic_operations
+from echoless.broker.handlers.merged_responses import Rows
+from echoless.broker.handlers.permits import DENIED_TOPIC, name_of, rights_of
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.served import Names, Served
+from echoless.broker.metadata.topic_names import check_topic_name
+from echoless.broker.network.request import Answer, Outcome, Request
+from echoless.broker.network.turns import Described, Fields, in_turns
+from echoless.protocol.acl import AclOperation, ResourceType
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.internal_topics import INTERNAL_TOPICS
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.metadata_request import MetadataRequest, WantedTopic
+from echoless.protocol.metadata_response import (
     BrokerRow,
     PartitionRow,
     encode_metadata_response,
@@ -39,9 +39,9 @@ from protocol.metadata_response import (
 )
 
 if TYPE_CHECKING:
-    from broker.authorization.access import Rights
-    from broker.metadata.topic import Topic
-    from broker.services import Services
+    from echoless.broker.authorization.access import Rights
+    from echoless.broker.metadata.topic import Topic
+    from echoless.broker.services import Services
 
 API = declared(__name__)
 

@@ -12,20 +12,20 @@ from collections.abc import Awaitable, Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from broker.handlers import fetch, produce
-from broker.handlers.mutations import REFUSED_SINCE, mutation_pause_ms
-from broker.handlers.throttle_time import size_of, throttled
-from broker.network.request import Answer, Outcome, Request, needing_as_much
-from broker.records.produce import ACKS_NONE
-from protocol.errors import ErrorCode
-from protocol.fetch import encode_fetch_response
-from protocol.lean_named_tuple import NamedTuple
+from echoless.broker.handlers import fetch, produce
+from echoless.broker.handlers.mutations import REFUSED_SINCE, mutation_pause_ms
+from echoless.broker.handlers.throttle_time import size_of, throttled
+from echoless.broker.network.request import Answer, Outcome, Request, needing_as_much
+from echoless.broker.records.produce import ACKS_NONE
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.fetch import encode_fetch_response
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from broker.handlers.served import Served
-    from broker.quotas.quotas import Meters, Quotas
-    from broker.quotas.rate import Rate
-    from broker.services import Services
+    from echoless.broker.handlers.served import Served
+    from echoless.broker.quotas.quotas import Meters, Quotas
+    from echoless.broker.quotas.rate import Rate
+    from echoless.broker.services import Services
 
 
 def metered(

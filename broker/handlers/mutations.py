@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Self
 
-from broker.network.request import Answer, Peer, Request
-from protocol.errors import ErrorCode, KafkaError
+from echoless.broker.network.request import Answer, Peer, Request
+from echoless.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from broker.quotas.quotas import Quotas
-    from broker.quotas.rate import TokenBucket
-    from broker.services import Services
+    from echoless.broker.quotas.quotas import Quotas
+    from echoless.broker.quotas.rate import TokenBucket
+    from echoless.broker.services import Services
 
 REFUSED_SINCE: Final = {19: 6, 20: 5, 37: 3}
 """CreateTopics, DeleteTopics and CreatePartitions: the first version that knows THROTTLING_QUOTA_EXCEEDED."""

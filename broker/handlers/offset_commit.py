@@ -13,27 +13,27 @@ from collections.abc import Awaitable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.handlers import permits
-from broker.handlers.apis import declared
-from broker.handlers.commit_turn import CommitTurn
-from broker.handlers.group_answers import packed
-from broker.handlers.merged_responses import Rows
-from broker.handlers.refusals import Refusal
-from broker.handlers.served import Names, Served
-from broker.network.request import NeedsNoFrame, Outcome, Request
-from broker.network.turns import ROWS_PER_TURN, in_thread, work_in_turns
-from coordinators.groups.requests import CommittedPartition, OffsetCommit
-from protocol.acl import AclOperation
-from protocol.errors import ErrorCode
-from protocol.offset_commit import (
+from echoless.broker.handlers import permits
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.commit_turn import CommitTurn
+from echoless.broker.handlers.group_answers import packed
+from echoless.broker.handlers.merged_responses import Rows
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.served import Names, Served
+from echoless.broker.network.request import NeedsNoFrame, Outcome, Request
+from echoless.broker.network.turns import ROWS_PER_TURN, in_thread, work_in_turns
+from echoless.coordinators.groups.requests import CommittedPartition, OffsetCommit
+from echoless.protocol.acl import AclOperation
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.offset_commit import (
     OffsetCommitRequest,
     OffsetTopic,
     encode_offset_commit_response,
 )
 
 if TYPE_CHECKING:
-    from broker.metadata.topic import Topic
-    from broker.services import Services
+    from echoless.broker.metadata.topic import Topic
+    from echoless.broker.services import Services
 
 API = declared(__name__)
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.handlers import permits
-from broker.handlers.apis import declared
-from broker.handlers.group_answers import translated, with_rows
-from broker.handlers.merged_responses import Rows
-from broker.handlers.refusals import Refusal, refused_partitions
-from broker.handlers.served import Names, Served
-from broker.network.denial import everything
-from broker.network.request import Answer, Outcome, Request
-from coordinators.groups.answers import OffsetDeleteAnswer
-from coordinators.groups.requests import OffsetDelete
-from protocol.acl import AclOperation
-from protocol.errors import ErrorCode
+from echoless.broker.handlers import permits
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.group_answers import translated, with_rows
+from echoless.broker.handlers.merged_responses import Rows
+from echoless.broker.handlers.refusals import Refusal, refused_partitions
+from echoless.broker.handlers.served import Names, Served
+from echoless.broker.network.denial import everything
+from echoless.broker.network.request import Answer, Outcome, Request
+from echoless.coordinators.groups.answers import OffsetDeleteAnswer
+from echoless.coordinators.groups.requests import OffsetDelete
+from echoless.protocol.acl import AclOperation
+from echoless.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 API = declared(__name__)
 

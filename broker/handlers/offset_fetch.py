@@ -11,26 +11,26 @@ import uuid
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.handlers import permits
-from broker.handlers.apis import declared
-from broker.handlers.group_answers import ask_all
-from broker.handlers.offset_commit import find_topic
-from broker.handlers.permits import may, rights_of
-from broker.handlers.refusals import Refusal, refused_partitions
-from broker.handlers.request_topics import topic_key
-from broker.handlers.served import Names, Served
-from broker.network.request import Answer, Request
-from broker.network.turns import ROWS_PER_TURN, ManyRows, work_in_turns
-from coordinators.groups.answers import FetchedOffset, OffsetFetchAnswer
-from coordinators.groups.requests import OffsetFetch
-from protocol.acl import AclOperation, ResourceType
-from protocol.errors import ErrorCode
-from protocol.lean_named_tuple import NamedTuple
-from protocol.typed_requests import typed
+from echoless.broker.handlers import permits
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.group_answers import ask_all
+from echoless.broker.handlers.offset_commit import find_topic
+from echoless.broker.handlers.permits import may, rights_of
+from echoless.broker.handlers.refusals import Refusal, refused_partitions
+from echoless.broker.handlers.request_topics import topic_key
+from echoless.broker.handlers.served import Names, Served
+from echoless.broker.network.request import Answer, Request
+from echoless.broker.network.turns import ROWS_PER_TURN, ManyRows, work_in_turns
+from echoless.coordinators.groups.answers import FetchedOffset, OffsetFetchAnswer
+from echoless.coordinators.groups.requests import OffsetFetch
+from echoless.protocol.acl import AclOperation, ResourceType
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.typed_requests import typed
 
 if TYPE_CHECKING:
-    from broker.authorization.access import Rights
-    from broker.services import Services
+    from echoless.broker.authorization.access import Rights
+    from echoless.broker.services import Services
 
 API = declared(__name__)
 

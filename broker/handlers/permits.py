@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.handlers.request_topics import topics_of
-from broker.network.denial import Denial
-from broker.network.request import Request
-from protocol.acl import CLUSTER_NAME, AclOperation, ResourceType
-from protocol.errors import ErrorCode, KafkaError
+from echoless.broker.handlers.request_topics import topics_of
+from echoless.broker.network.denial import Denial
+from echoless.broker.network.request import Request
+from echoless.protocol.acl import CLUSTER_NAME, AclOperation, ResourceType
+from echoless.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     import uuid
 
-    from broker.authorization.access import Rights
-    from broker.services import Services
+    from echoless.broker.authorization.access import Rights
+    from echoless.broker.services import Services
 
 Permit = Callable[[Request, "Rights", "Services"], Denial | None]
 """Returns the part of the request that the client may not do; None if it may do all of it."""

@@ -16,14 +16,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.config.names import IdempotentWriteAcl
-from broker.handlers.apis import declared
-from broker.handlers.merged_responses import Rows
-from broker.handlers.permits import denied, denied_topics
-from broker.handlers.refusals import Refusal
-from broker.handlers.served import Names, Served
-from broker.network.denial import Denial
-from broker.network.request import (
+from echoless.broker.config.names import IdempotentWriteAcl
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.merged_responses import Rows
+from echoless.broker.handlers.permits import denied, denied_topics
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.served import Names, Served
+from echoless.broker.network.denial import Denial
+from echoless.broker.network.request import (
     NO_RESPONSE,
     Answer,
     CloseConnectionError,
@@ -32,9 +32,13 @@ from broker.network.request import (
     Outcome,
     Request,
 )
-from broker.network.turns import ROWS_PER_TURN, in_thread, work_in_turns
-from broker.records.acknowledgement import Acknowledgement, answer_nothing, is_unacknowledged
-from broker.records.produce import (
+from echoless.broker.network.turns import ROWS_PER_TURN, in_thread, work_in_turns
+from echoless.broker.records.acknowledgement import (
+    Acknowledgement,
+    answer_nothing,
+    is_unacknowledged,
+)
+from echoless.broker.records.produce import (
     ACKS_NONE,
     TRANSACTIONS_REFUSED,
     Stored,
@@ -46,21 +50,21 @@ from broker.records.produce import (
     produce_batch,
     unless_deposed,
 )
-from broker.records.produce_turn import in_turn
-from protocol.acl import AclOperation, ResourceType
-from protocol.errors import ErrorCode
-from protocol.produce import (
+from echoless.broker.records.produce_turn import in_turn
+from echoless.protocol.acl import AclOperation, ResourceType
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.produce import (
     PartitionProduced,
     TopicProduced,
     encode_produce_response,
     encode_produced,
 )
-from protocol.produce_request import PartitionRecords, ProduceRequest, TopicRecords
-from protocol.record_batch import ATTRIBUTES_LOW_POSITION, HEADER_SIZE, TRANSACTIONAL_BIT
+from echoless.protocol.produce_request import PartitionRecords, ProduceRequest, TopicRecords
+from echoless.protocol.record_batch import ATTRIBUTES_LOW_POSITION, HEADER_SIZE, TRANSACTIONAL_BIT
 
 if TYPE_CHECKING:
-    from broker.authorization.access import Rights
-    from broker.services import Services
+    from echoless.broker.authorization.access import Rights
+    from echoless.broker.services import Services
 
 API = declared(__name__)
 

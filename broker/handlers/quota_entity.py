@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 from urllib.parse import unquote
 
-from broker.metadata.config_nodes import DEFAULT_NAME, is_storable, sanitized
-from broker.quotas.quota import Entity
-from protocol.errors import ErrorCode, KafkaError
+from echoless.broker.metadata.config_nodes import DEFAULT_NAME, is_storable, sanitized
+from echoless.broker.quotas.quota import Entity
+from echoless.protocol.errors import ErrorCode, KafkaError
 
 FIELDS: Final = {"user": "user", "client-id": "client_id", "ip": "ip"}
 """The part of an `Entity` for each type."""

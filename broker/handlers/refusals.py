@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from broker.handlers.request_topics import topics_of
-from broker.network.denial import IsRefused, everything
-from broker.network.request import Request
-from protocol.errors import KafkaError
-from protocol.lean_dataclass import dataclass
+from echoless.broker.handlers.request_topics import topics_of
+from echoless.broker.network.denial import IsRefused, everything
+from echoless.broker.network.request import Request
+from echoless.protocol.errors import KafkaError
+from echoless.protocol.lean_dataclass import dataclass
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

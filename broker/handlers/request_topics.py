@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from broker.network.denial import IsRefused
-from protocol.fetch_request import FetchRequest
-from protocol.produce_request import ProduceRequest
+from echoless.broker.network.denial import IsRefused
+from echoless.protocol.fetch_request import FetchRequest
+from echoless.protocol.produce_request import ProduceRequest
 
 _TOPIC_FIELDS: Final = ("topics", "topic_names", "topic_partitions")
 _TOPIC_KEYS: Final = ("name", "topic", "topic_id")

@@ -12,14 +12,14 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import Final
 
-from broker.authentication.session import Session, Stage
-from broker.handlers import api_versions, sasl_authenticate, sasl_handshake
-from broker.handlers.dispatch import KafkaDispatcher
-from broker.network.connection import Buffers, Dispatched
-from broker.network.request import CloseConnectionError, OfNoApi, Peer
-from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.framing import Frame, frame_length
-from protocol.headers import (
+from echoless.broker.authentication.session import Session, Stage
+from echoless.broker.handlers import api_versions, sasl_authenticate, sasl_handshake
+from echoless.broker.handlers.dispatch import KafkaDispatcher
+from echoless.broker.network.connection import Buffers, Dispatched
+from echoless.broker.network.request import CloseConnectionError, OfNoApi, Peer
+from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
+from echoless.protocol.framing import Frame, frame_length
+from echoless.protocol.headers import (
     NO_TAGS,
     RequestHeader,
     read_request_header,
@@ -27,8 +27,8 @@ from protocol.headers import (
     skip_tagged_fields,
     write_unsigned_varint,
 )
-from protocol.request_fields import compact_size, field_bytes, string
-from protocol.sasl.mechanism import SaslError
+from echoless.protocol.request_fields import compact_size, field_bytes, string
+from echoless.protocol.sasl.mechanism import SaslError
 
 _REASON_LENGTH_MAX: Final = 1000
 """How much the text of a refusal has: a string of the older versions is 32 KiB at most."""

@@ -10,18 +10,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.handlers.merged_responses import Rows, merge
-from broker.handlers.permits import Permit, closed
-from broker.handlers.refusals import Refusal
-from broker.handlers.request_topics import listed_topics_field, names_many, without
-from broker.handlers.throttle_time import with_throttle_time
-from broker.network.request import Answer, NoResponse, Outcome, Request, needing_as_much
-from broker.network.turns import ROWS_PER_TURN, in_thread
-from protocol.lean_named_tuple import NamedTuple
-from protocol.registry import Api
+from echoless.broker.handlers.merged_responses import Rows, merge
+from echoless.broker.handlers.permits import Permit, closed
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.request_topics import listed_topics_field, names_many, without
+from echoless.broker.handlers.throttle_time import with_throttle_time
+from echoless.broker.network.request import Answer, NoResponse, Outcome, Request, needing_as_much
+from echoless.broker.network.turns import ROWS_PER_TURN, in_thread
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.registry import Api
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 Handler = Callable[[Request, "Services"], Outcome]
 Refuse = Callable[[Refusal, "Services"], Answer]

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.handlers import permits
-from broker.handlers.apis import declared
-from broker.handlers.group_answers import packed
-from broker.handlers.refusals import Refusal
-from broker.handlers.served import Served
-from broker.network.request import Outcome, Request
-from coordinators.groups.answers import SyncAnswer
-from coordinators.groups.requests import SyncGroup
-from protocol.acl import AclOperation
-from protocol.group_responses import encode_sync_group_response
-from protocol.lean_named_tuple import NamedTuple
-from protocol.typed_requests import typed
+from echoless.broker.handlers import permits
+from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.group_answers import packed
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.served import Served
+from echoless.broker.network.request import Outcome, Request
+from echoless.coordinators.groups.answers import SyncAnswer
+from echoless.coordinators.groups.requests import SyncGroup
+from echoless.protocol.acl import AclOperation
+from echoless.protocol.group_responses import encode_sync_group_response
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.typed_requests import typed
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 API = declared(__name__)
 

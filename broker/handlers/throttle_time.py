@@ -10,10 +10,10 @@ import struct
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.network.request import Answer, NoResponse
-from broker.network.turns import ManyRows
-from protocol.headers import NO_TAGS
-from protocol.registry import Api
+from echoless.broker.network.request import Answer, NoResponse
+from echoless.broker.network.turns import ManyRows
+from echoless.protocol.headers import NO_TAGS
+from echoless.protocol.registry import Api
 
 NOT_THROTTLED: Final = 0
 """Milliseconds."""

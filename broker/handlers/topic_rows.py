@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from broker.network.request import Outcome
-from broker.network.turns import ROWS_PER_TURN, ManyRows, in_turns
+from echoless.broker.network.request import Outcome
+from echoless.broker.network.turns import ROWS_PER_TURN, ManyRows, in_turns
 
 
 def partition_rows(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 
-from broker.metadata.node_data import (
+from echoless.broker.metadata.node_data import (
     BROKERS,
     CLUSTER_ID,
     TOPIC_CONFIGS,
@@ -15,7 +15,7 @@ from broker.metadata.node_data import (
     encode_cluster_id,
     encode_uuid,
 )
-from broker.tree.node_tree import (
+from echoless.broker.tree.node_tree import (
     ConnectionLostError,
     NodeExistsError,
     NodeTree,

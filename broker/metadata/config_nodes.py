@@ -13,9 +13,9 @@ import random
 from collections.abc import Callable
 from typing import Final
 
-from broker.metadata.node_data import NodeDataError
-from broker.tree.node_json import decode_node_json
-from broker.tree.node_tree import (
+from echoless.broker.metadata.node_data import NodeDataError
+from echoless.broker.tree.node_json import decode_node_json
+from echoless.broker.tree.node_tree import (
     BadVersionError,
     NodeExistsError,
     NodeTree,
@@ -23,7 +23,7 @@ from broker.tree.node_tree import (
     ensure_paths,
     parent_of,
 )
-from protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.errors import ErrorCode, KafkaError
 
 CONFIG: Final = "/config"
 USERS: Final = "/config/users"

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from broker.metadata.node_data import NO_LEADER, PartitionState
-from broker.metadata.topic import Topic
-from protocol.lean_dataclass import replace
+from echoless.broker.metadata.node_data import NO_LEADER, PartitionState
+from echoless.broker.metadata.topic import Topic
+from echoless.protocol.lean_dataclass import replace
 
 
 def initial_state(replicas: tuple[int, ...], able: Collection[int] | None = None) -> PartitionState:

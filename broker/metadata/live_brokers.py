@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from broker.metadata.node_data import BROKERS, NodeDataError
-from broker.metadata.registration import BrokerInfo, decode_broker
-from broker.tree.node_tree import Cancel, Node, NodeTree, ensure_paths
-from broker.tree.refresher import Refresher
+from echoless.broker.metadata.node_data import BROKERS, NodeDataError
+from echoless.broker.metadata.registration import BrokerInfo, decode_broker
+from echoless.broker.tree.node_tree import Cancel, Node, NodeTree, ensure_paths
+from echoless.broker.tree.refresher import Refresher
 
 logger = logging.getLogger(__name__)
 

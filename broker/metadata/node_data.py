@@ -16,10 +16,10 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from broker.tree.node_json import decode_node_json
-from broker.tree.node_tree import CoordinationError, Node
-from protocol.lean_dataclass import dataclass
-from protocol.lean_named_tuple import NamedTuple
+from echoless.broker.tree.node_json import decode_node_json
+from echoless.broker.tree.node_tree import CoordinationError, Node
+from echoless.protocol.lean_dataclass import dataclass
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 BROKERS: Final = "/brokers/ids"
 TOPICS: Final = "/brokers/topics"

@@ -14,14 +14,14 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from broker.metadata.node_data import PartitionState
-from broker.metadata.topic import Topic
-from broker.tree.node_tree import CoordinationError
-from protocol.lean_named_tuple import NamedTuple
+from echoless.broker.metadata.node_data import PartitionState
+from echoless.broker.metadata.topic import Topic
+from echoless.broker.tree.node_tree import CoordinationError
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from broker.metadata.topic_registry import TopicRegistry
-    from storage.log_directory import LogDirectory
+    from echoless.broker.metadata.topic_registry import TopicRegistry
+    from echoless.storage.log_directory import LogDirectory
 
 REMEDY: Final = (
     "bring back its newest data, or raise it to what this data directory proves: echoless coordinator "

@@ -23,9 +23,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from broker.metadata.old_copy import REMEDY
-from broker.tree.node_json import decode_node_json
-from broker.tree.node_tree import (
+from echoless.broker.metadata.old_copy import REMEDY
+from echoless.broker.tree.node_json import decode_node_json
+from echoless.broker.tree.node_tree import (
     BadVersionError,
     ConnectionLostError,
     CoordinationError,
@@ -34,9 +34,9 @@ from broker.tree.node_tree import (
     NodeTree,
     NoNodeError,
 )
-from protocol.errors import ErrorCode, KafkaError
-from protocol.lean_named_tuple import NamedTuple
-from protocol.leases import LEASED_ID_END, LEASED_ID_MIN
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.leases import LEASED_ID_END, LEASED_ID_MIN
 
 PATH: Final = "/latest_producer_id_block"
 BLOCK_SIZE_DEFAULT: Final = 1000

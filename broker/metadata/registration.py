@@ -12,11 +12,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.config.listener_names import KAFKA_LISTENERS
-from broker.metadata.node_data import BROKERS, NodeDataError, broker_path
-from broker.tree.lost_replies import commit
-from broker.tree.node_json import decode_node_json
-from broker.tree.node_tree import (
+from echoless.broker.config.listener_names import KAFKA_LISTENERS
+from echoless.broker.metadata.node_data import BROKERS, NodeDataError, broker_path
+from echoless.broker.tree.lost_replies import commit
+from echoless.broker.tree.node_json import decode_node_json
+from echoless.broker.tree.node_tree import (
     ConnectionLostError,
     CoordinationError,
     Node,
@@ -25,7 +25,7 @@ from broker.tree.node_tree import (
     Write,
     ensure_paths,
 )
-from protocol.lean_dataclass import dataclass, field
+from echoless.protocol.lean_dataclass import dataclass, field
 
 _PLAINTEXT: Final = "PLAINTEXT"
 _ENDPOINT: Final = re.compile(r"([^:/]+)://(?:\[([^\]]*)\]|([^:]*)):(-?\d+)")

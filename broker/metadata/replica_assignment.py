@@ -14,7 +14,7 @@ from random import Random
 from types import MappingProxyType
 from typing import Final
 
-from protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.errors import ErrorCode, KafkaError
 
 PARTITIONS_MAX: Final = 10_000
 """Limit of one request, as in Kafka's own controller: a typing error must not fill the memory."""

@@ -10,9 +10,9 @@ import uuid
 from collections.abc import Mapping
 from typing import Final
 
-from broker.metadata.node_data import Assignment, PartitionState, Reassignment
-from protocol.lean_dataclass import dataclass, field, replace
-from protocol.lean_named_tuple import NamedTuple
+from echoless.broker.metadata.node_data import Assignment, PartitionState, Reassignment
+from echoless.protocol.lean_dataclass import dataclass, field, replace
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 NO_NODE: Final = -1
 

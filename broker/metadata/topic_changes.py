@@ -6,13 +6,13 @@ import uuid
 from collections.abc import Iterable, Mapping
 from random import Random
 
-from broker.metadata.leadership import initial_state
-from broker.metadata.node_data import Assignment, PartitionState, Reassignment
-from broker.metadata.registration import BrokerInfo
-from broker.metadata.replica_assignment import assign_replicas, check_assignment
-from broker.metadata.topic import NewTopic, StateChange, Topic
-from protocol.errors import ErrorCode, KafkaError
-from protocol.lean_dataclass import replace
+from echoless.broker.metadata.leadership import initial_state
+from echoless.broker.metadata.node_data import Assignment, PartitionState, Reassignment
+from echoless.broker.metadata.registration import BrokerInfo
+from echoless.broker.metadata.replica_assignment import assign_replicas, check_assignment
+from echoless.broker.metadata.topic import NewTopic, StateChange, Topic
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.lean_dataclass import replace
 
 Brokers = Mapping[int, BrokerInfo]
 """The registered brokers."""

@@ -14,17 +14,17 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
-from broker.metadata.node_data import (
+from echoless.broker.metadata.node_data import (
     TOPICS,
     NodeDataError,
     partition_state_path,
     topic_config_path,
     topic_path,
 )
-from broker.metadata.topic import TopicCreated, TopicEvent
-from broker.metadata.topic_view import TopicView
-from broker.tree.node_tree import Cancel, NodeTree
-from broker.tree.refresher import Refresher
+from echoless.broker.metadata.topic import TopicCreated, TopicEvent
+from echoless.broker.metadata.topic_view import TopicView
+from echoless.broker.tree.node_tree import Cancel, NodeTree
+from echoless.broker.tree.refresher import Refresher
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.errors import ErrorCode, KafkaError
 
 NAME_LENGTH_MAX: Final = 249
 """Leaves room for `-<partition>` and what Kafka appends to a directory that is being deleted."""

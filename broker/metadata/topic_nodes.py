@@ -30,7 +30,7 @@ from functools import cache
 from itertools import islice
 from typing import Final
 
-from broker.metadata.node_data import (
+from echoless.broker.metadata.node_data import (
     TOPIC_CONFIGS,
     TOPIC_DELETIONS,
     TOPICS,
@@ -52,9 +52,9 @@ from broker.metadata.node_data import (
     topic_id_path,
     topic_path,
 )
-from broker.metadata.topic import NO_NODE, StateChange, Topic
-from broker.tree.lost_replies import commit
-from broker.tree.node_tree import (
+from echoless.broker.metadata.topic import NO_NODE, StateChange, Topic
+from echoless.broker.tree.lost_replies import commit
+from echoless.broker.tree.node_tree import (
     ANY_VERSION,
     Check,
     Create,
@@ -67,7 +67,7 @@ from broker.tree.node_tree import (
     Write,
     ensure_paths,
 )
-from protocol.lean_dataclass import replace
+from echoless.protocol.lean_dataclass import replace
 
 OPERATIONS_MAX: Final = 1000
 """In one multi-operation; about 200 bytes each."""

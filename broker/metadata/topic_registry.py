@@ -20,21 +20,21 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from random import Random
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from broker.metadata import topic_nodes
-from broker.metadata.leadership import claim
-from broker.metadata.node_data import (
+from echoless.broker.metadata import topic_nodes
+from echoless.broker.metadata.leadership import claim
+from echoless.broker.metadata.node_data import (
     Reassignment,
     encode_uuid,
     partition_state_path,
     topic_config_path,
 )
-from broker.metadata.registration import read_brokers
-from broker.metadata.topic import NO_NODE, NewTopic, StateChange, Topic
-from broker.metadata.topic_changes import extended, new_topic, reassigned, with_states
-from broker.metadata.topic_names import check_collision, check_topic_name
-from broker.metadata.topic_view import TopicListener, TopicView
-from broker.tree.lost_replies import commit
-from broker.tree.node_tree import (
+from echoless.broker.metadata.registration import read_brokers
+from echoless.broker.metadata.topic import NO_NODE, NewTopic, StateChange, Topic
+from echoless.broker.metadata.topic_changes import extended, new_topic, reassigned, with_states
+from echoless.broker.metadata.topic_names import check_collision, check_topic_name
+from echoless.broker.metadata.topic_view import TopicListener, TopicView
+from echoless.broker.tree.lost_replies import commit
+from echoless.broker.tree.node_tree import (
     BadVersionError,
     Cancel,
     Check,
@@ -43,11 +43,11 @@ from broker.tree.node_tree import (
     NodeTree,
     Operation,
 )
-from protocol.errors import ErrorCode, KafkaError
-from protocol.lean_dataclass import replace
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.lean_dataclass import replace
 
 if TYPE_CHECKING:
-    from broker.metadata.topic_follower import TopicFollower
+    from echoless.broker.metadata.topic_follower import TopicFollower
 
 __all__ = ["StateChange", "TopicRegistry"]
 
@@ -98,7 +98,7 @@ class TopicRegistry:
 
         Raises `CoordinationError`.
         """
-        from broker.metadata.topic_follower import TopicFollower
+        from echoless.broker.metadata.topic_follower import TopicFollower
 
         self._follower = TopicFollower(
             self._tree, self._view, self._refresh_in_turn, self._refresh_states_in_turn

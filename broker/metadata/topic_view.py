@@ -5,14 +5,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 
-from broker.metadata.topic import (
+from echoless.broker.metadata.topic import (
     Topic,
     TopicChanged,
     TopicCreated,
     TopicDeleted,
     TopicEvent,
 )
-from broker.tree.node_tree import Cancel
+from echoless.broker.tree.node_tree import Cancel
 
 TopicListener = Callable[[TopicEvent], None]
 

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata.node_data import NO_LEADER
-from broker.metadata.old_copy import OldCopyError, OldEpoch, old_epochs
-from broker.metadata.producer_ids import PATH, raise_block
-from broker.metadata.topic import StateChange
-from broker.tree.node_tree import NodeTree
-from protocol.lean_dataclass import replace
+from echoless.broker.metadata.node_data import NO_LEADER
+from echoless.broker.metadata.old_copy import OldCopyError, OldEpoch, old_epochs
+from echoless.broker.metadata.producer_ids import PATH, raise_block
+from echoless.broker.metadata.topic import StateChange
+from echoless.broker.tree.node_tree import NodeTree
+from echoless.protocol.lean_dataclass import replace
 
 if TYPE_CHECKING:
-    from broker.metadata.topic_registry import TopicRegistry
-    from storage.log_directory import LogDirectory
+    from echoless.broker.metadata.topic_registry import TopicRegistry
+    from echoless.storage.log_directory import LogDirectory
 
 
 async def catch_up(tree: NodeTree, registry: TopicRegistry, logs: LogDirectory) -> list[str]:

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import msgpack
 
-from broker.native.failure import SUCCESS
-from protocol.native.codec import encode_message
+from echoless.broker.native.failure import SUCCESS
+from echoless.protocol.native.codec import encode_message
 
 _FIELDS: Final = {"type": "produce", "correlation_id": None}
 _FIELDS_COUNT: Final = 7

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.network.request import Peer
-from protocol.native.admin_read import AdminRead
+from echoless.broker.network.request import Peer
+from echoless.protocol.native.admin_read import AdminRead
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 
 async def handle(message: AdminRead, _peer: Peer, services: Services) -> dict[str, Any]:

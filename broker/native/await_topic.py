@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from broker.metadata.node_data import NO_LEADER
-from broker.network.request import Peer
-from protocol.errors import ErrorCode, KafkaError
-from protocol.native.replication import AwaitTopic
+from echoless.broker.metadata.node_data import NO_LEADER
+from echoless.broker.network.request import Peer
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.native.replication import AwaitTopic
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 
 async def handle(message: AwaitTopic, _peer: Peer, services: Services) -> dict[str, Any]:

@@ -11,14 +11,14 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.network.connection import Buffers, Dispatched
-from broker.network.request import Peer
-from broker.network.turns import in_thread
-from protocol.framing import Frame
+from echoless.broker.network.connection import Buffers, Dispatched
+from echoless.broker.network.request import Peer
+from echoless.broker.network.turns import in_thread
+from echoless.protocol.framing import Frame
 
 if TYPE_CHECKING:
-    from broker.native.exchange import Exchange
-    from broker.services import Services
+    from echoless.broker.native.exchange import Exchange
+    from echoless.broker.services import Services
 
 
 class NativeDispatcher:
@@ -36,7 +36,9 @@ class NativeDispatcher:
         return self._exchange.answer(frame, peer)
 
     async def _when_imported(self, frame: Frame, peer: Peer) -> Buffers | None:
-        module = await in_thread(partial(importlib.import_module, "broker.native.exchange"))
+        module = await in_thread(
+            partial(importlib.import_module, "echoless.broker.native.exchange")
+        )
         peer.importing -= 1
         if self._exchange is None:
             self._exchange = module.Exchange(self._services)

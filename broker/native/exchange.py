@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.native import (
+from echoless.broker.native import (
     admin_read,
     await_topic,
     fetch,
@@ -28,25 +28,25 @@ from broker.native import (
     sasl,
     topics,
 )
-from broker.native.acknowledged import Acknowledged, encode_acknowledged
-from broker.native.failure import failure
-from broker.native.framed import AnswerFields, framed, framed_later, framed_soon
-from broker.native.metered import NOT_COUNTED, metered
-from broker.native.permits import check_permitted
-from broker.native.replica_fetch import ReplicaFetches
-from broker.native.sasl import RefusedLoginError, check_login
-from broker.network.connection import Buffers, Dispatched
-from broker.network.promise import Promise
-from broker.network.request import NeedsFrameUntil, Peer, needing_as_much
-from broker.network.turns import in_thread
-from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.framing import Frame
-from protocol.native import messages, replication
-from protocol.native.admin_read import AdminRead
-from protocol.native.codec import locate_fields
-from protocol.native.fields import Fields
-from protocol.native.known_produce import note_produce, read_known_produce
-from protocol.native.usual_replica_fetch import (
+from echoless.broker.native.acknowledged import Acknowledged, encode_acknowledged
+from echoless.broker.native.failure import failure
+from echoless.broker.native.framed import AnswerFields, framed, framed_later, framed_soon
+from echoless.broker.native.metered import NOT_COUNTED, metered
+from echoless.broker.native.permits import check_permitted
+from echoless.broker.native.replica_fetch import ReplicaFetches
+from echoless.broker.native.sasl import RefusedLoginError, check_login
+from echoless.broker.network.connection import Buffers, Dispatched
+from echoless.broker.network.promise import Promise
+from echoless.broker.network.request import NeedsFrameUntil, Peer, needing_as_much
+from echoless.broker.network.turns import in_thread
+from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
+from echoless.protocol.framing import Frame
+from echoless.protocol.native import messages, replication
+from echoless.protocol.native.admin_read import AdminRead
+from echoless.protocol.native.codec import locate_fields
+from echoless.protocol.native.fields import Fields
+from echoless.protocol.native.known_produce import note_produce, read_known_produce
+from echoless.protocol.native.usual_replica_fetch import (
     BEGINNING,
     BEGINNING_SIZE,
     READ_AT_ONCE_BYTES,
@@ -54,7 +54,7 @@ from protocol.native.usual_replica_fetch import (
 )
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 Handler = Callable[[Any, Peer, "Services"], AnswerFields | Awaitable[AnswerFields]]
 

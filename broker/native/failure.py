@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.errors import ErrorCode, KafkaError
 
 
 def failure(error: KafkaError) -> dict[str, Any]:

@@ -9,25 +9,25 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.native.failure import failure
-from broker.network.request import Peer
-from broker.records import fetch
-from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.fetch import READ_UNCOMMITTED, PartitionFetched, TopicFetched
-from protocol.fetch_request import (
+from echoless.broker.native.failure import failure
+from echoless.broker.network.request import Peer
+from echoless.broker.records import fetch
+from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
+from echoless.protocol.fetch import READ_UNCOMMITTED, PartitionFetched, TopicFetched
+from echoless.protocol.fetch_request import (
     NO_SESSION_EPOCH,
     FetchPartition,
     FetchRequest,
     FetchTopic,
 )
-from protocol.native.messages import Fetch
-from protocol.native.records import to_entries
-from protocol.record_batch import BatchHeader, walk
-from protocol.record_check import is_quickly_opened
-from protocol.records import Record, iterate_records
+from echoless.protocol.native.messages import Fetch
+from echoless.protocol.native.records import to_entries
+from echoless.protocol.record_batch import BatchHeader, walk
+from echoless.protocol.record_check import is_quickly_opened
+from echoless.protocol.records import Record, iterate_records
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 DECODED_BYTES_MAX: Final = 16 * 1024 * 1024
 """The decoded size up to which the records of a batch are returned; a larger batch must be fetched raw."""

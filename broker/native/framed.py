@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 from typing import Any, Final
 
-from broker.native.acknowledged import Acknowledged, encode_acknowledged
-from broker.native.failure import SUCCESS, failure
-from broker.network.connection import Buffers
-from broker.network.request import NoResponse
-from protocol.errors import KafkaError
-from protocol.framing import frame_length
-from protocol.native.codec import encode_message, encode_message_in_buffers
-from protocol.native.usual_replica_fetch import ReplicaFetchAnswer
+from echoless.broker.native.acknowledged import Acknowledged, encode_acknowledged
+from echoless.broker.native.failure import SUCCESS, failure
+from echoless.broker.network.connection import Buffers
+from echoless.broker.network.request import NoResponse
+from echoless.protocol.errors import KafkaError
+from echoless.protocol.framing import frame_length
+from echoless.protocol.native.codec import encode_message, encode_message_in_buffers
+from echoless.protocol.native.usual_replica_fetch import ReplicaFetchAnswer
 
 AnswerFields = Mapping[str, Any] | Acknowledged | ReplicaFetchAnswer | NoResponse
 _WITH_BATCHES: Final = frozenset({"fetch"})

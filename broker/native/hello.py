@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.network.request import Peer
-from protocol.errors import ErrorCode, KafkaError
-from protocol.native.messages import UNKNOWN_BROKER, VERSION_MAX, VERSION_MIN, Hello
+from echoless.broker.network.request import Peer
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.native.messages import UNKNOWN_BROKER, VERSION_MAX, VERSION_MIN, Hello
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 _CLIENT_ID_LENGTH_MAX = 255
 

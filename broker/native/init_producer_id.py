@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
-from broker.handlers.init_producer_id import next_producer_id
-from broker.network.request import Peer
-from protocol.native.messages import InitProducerId
+from echoless.broker.handlers.init_producer_id import next_producer_id
+from echoless.broker.network.request import Peer
+from echoless.protocol.native.messages import InitProducerId
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 
 def handle(

@@ -11,20 +11,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.handlers.init_producer_id import next_producer_id
-from broker.handlers.permits import check
-from broker.metadata.topic_names import check_topic_name
-from broker.native.failure import SUCCESS, failure
-from broker.network.request import Peer
-from protocol.acl import AclOperation, ResourceType
-from protocol.errors import ErrorCode, KafkaError
-from protocol.leases import LEASED_ID_MIN, lease_retention_ms, leased_id
-from protocol.native.messages import LeasePid, LeaseWanted
-from protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from echoless.broker.handlers.init_producer_id import next_producer_id
+from echoless.broker.handlers.permits import check
+from echoless.broker.metadata.topic_names import check_topic_name
+from echoless.broker.native.failure import SUCCESS, failure
+from echoless.broker.network.request import Peer
+from echoless.protocol.acl import AclOperation, ResourceType
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.leases import LEASED_ID_MIN, lease_retention_ms, leased_id
+from echoless.protocol.native.messages import LeasePid, LeaseWanted
+from echoless.protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 if TYPE_CHECKING:
-    from broker.authorization.access import Rights
-    from broker.services import Services
+    from echoless.broker.authorization.access import Rights
+    from echoless.broker.services import Services
 
 _NO_LEASE: Final[Mapping[str, Any]] = {
     "pid": NO_PRODUCER_ID,

@@ -10,20 +10,20 @@ from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.handlers.mutations import EXCEEDED
-from broker.native.acknowledged import Acknowledged
-from broker.native.failure import failure
-from broker.network.request import NoResponse, Peer, needing_as_much
-from broker.records.produce import ACKS_NONE
-from protocol.errors import KafkaError
-from protocol.lean_named_tuple import NamedTuple
-from protocol.native.messages import Fetch, Produce
-from protocol.native.usual_replica_fetch import ReplicaFetchAnswer
+from echoless.broker.handlers.mutations import EXCEEDED
+from echoless.broker.native.acknowledged import Acknowledged
+from echoless.broker.native.failure import failure
+from echoless.broker.network.request import NoResponse, Peer, needing_as_much
+from echoless.broker.records.produce import ACKS_NONE
+from echoless.protocol.errors import KafkaError
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.native.messages import Fetch, Produce
+from echoless.protocol.native.usual_replica_fetch import ReplicaFetchAnswer
 
 if TYPE_CHECKING:
-    from broker.quotas.quotas import Meters, Quotas
-    from broker.quotas.rate import TokenBucket
-    from broker.services import Services
+    from echoless.broker.quotas.quotas import Meters, Quotas
+    from echoless.broker.quotas.rate import TokenBucket
+    from echoless.broker.services import Services
 
 Answer = Mapping[str, Any] | Acknowledged | ReplicaFetchAnswer | NoResponse
 NOT_COUNTED: Final = frozenset(

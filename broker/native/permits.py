@@ -8,20 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.config.names import IdempotentWriteAcl
-from broker.config.values import INT64_MAX
-from broker.handlers.init_producer_id import may_be_idempotent
-from broker.handlers.permits import check, check_cluster, denied
-from broker.network.request import CloseConnectionError, Peer
-from broker.records.produce import ACKS_NONE, has_producer_id
-from protocol.acl import AclOperation, ResourceType
-from protocol.errors import KafkaError
-from protocol.native.messages import CreateTopic, Fetch, Produce, ProducerState
-from protocol.sequence import NO_PRODUCER_ID
+from echoless.broker.config.names import IdempotentWriteAcl
+from echoless.broker.config.values import INT64_MAX
+from echoless.broker.handlers.init_producer_id import may_be_idempotent
+from echoless.broker.handlers.permits import check, check_cluster, denied
+from echoless.broker.network.request import CloseConnectionError, Peer
+from echoless.broker.records.produce import ACKS_NONE, has_producer_id
+from echoless.protocol.acl import AclOperation, ResourceType
+from echoless.protocol.errors import KafkaError
+from echoless.protocol.native.messages import CreateTopic, Fetch, Produce, ProducerState
+from echoless.protocol.sequence import NO_PRODUCER_ID
 
 if TYPE_CHECKING:
-    from broker.authorization.access import Rights
-    from broker.services import Services
+    from echoless.broker.authorization.access import Rights
+    from echoless.broker.services import Services
 
 Permit = Callable[[Any, "Rights", "Services"], None]
 """Raises `KafkaError` for what the client may not do."""

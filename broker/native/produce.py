@@ -7,18 +7,22 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.handlers.produce import API
-from broker.native.acknowledged import Acknowledged
-from broker.native.failure import failure
-from broker.network.request import (
+from echoless.broker.handlers.produce import API
+from echoless.broker.native.acknowledged import Acknowledged
+from echoless.broker.native.failure import failure
+from echoless.broker.network.request import (
     NO_RESPONSE,
     NeedsFrameUntil,
     NoResponse,
     Peer,
     Request,
 )
-from broker.records.acknowledgement import Acknowledgement, answer_nothing, is_unacknowledged
-from broker.records.produce import (
+from echoless.broker.records.acknowledgement import (
+    Acknowledgement,
+    answer_nothing,
+    is_unacknowledged,
+)
+from echoless.broker.records.produce import (
     ACKS_NONE,
     TRANSACTIONS_REFUSED,
     Stored,
@@ -29,15 +33,15 @@ from broker.records.produce import (
     produce_batch,
     unless_deposed,
 )
-from broker.records.produce_turn import in_turn
-from protocol.errors import KafkaError
-from protocol.headers import RequestHeader
-from protocol.native.messages import Produce
-from protocol.produce import PartitionProduced, TopicProduced
-from protocol.record_batch import ATTRIBUTES_LOW_POSITION, HEADER_SIZE, TRANSACTIONAL_BIT
+from echoless.broker.records.produce_turn import in_turn
+from echoless.protocol.errors import KafkaError
+from echoless.protocol.headers import RequestHeader
+from echoless.protocol.native.messages import Produce
+from echoless.protocol.produce import PartitionProduced, TopicProduced
+from echoless.protocol.record_batch import ATTRIBUTES_LOW_POSITION, HEADER_SIZE, TRANSACTIONAL_BIT
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 Answer = dict[str, Any] | Acknowledged
 _KEY: Final = API.key

@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from broker.handlers.describe_producers import find_replica
-from broker.network.request import Peer
-from protocol.dedup import ProducerEntry
-from protocol.native.messages import ANY_PRODUCER, ProducerState
-from storage.producers.state import ProducerStates
+from echoless.broker.handlers.describe_producers import find_replica
+from echoless.broker.network.request import Peer
+from echoless.protocol.dedup import ProducerEntry
+from echoless.protocol.native.messages import ANY_PRODUCER, ProducerState
+from echoless.storage.producers.state import ProducerStates
 
 if TYPE_CHECKING:
-    from broker.clock import Clock
-    from broker.services import Services
+    from echoless.broker.clock import Clock
+    from echoless.broker.services import Services
 
 
 def handle(message: ProducerState, _peer: Peer, services: Services) -> dict[str, Any]:

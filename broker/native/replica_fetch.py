@@ -20,17 +20,17 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.native.replica_pass import ReplicaPass, Turn, turn_of
-from broker.network.promise import Promise
-from broker.network.request import Peer
-from broker.network.turns import ROWS_PER_TURN, work_in_turns
-from broker.partitions.partition import Partition
-from broker.records.deadlines import Deadlines
-from protocol.native.replication import ReplicaFetch
-from protocol.native.usual_replica_fetch import ReplicaFetchAnswer
+from echoless.broker.native.replica_pass import ReplicaPass, Turn, turn_of
+from echoless.broker.network.promise import Promise
+from echoless.broker.network.request import Peer
+from echoless.broker.network.turns import ROWS_PER_TURN, work_in_turns
+from echoless.broker.partitions.partition import Partition
+from echoless.broker.records.deadlines import Deadlines
+from echoless.protocol.native.replication import ReplicaFetch
+from echoless.protocol.native.usual_replica_fetch import ReplicaFetchAnswer
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 
 class _Wait(Promise):

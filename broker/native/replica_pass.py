@@ -11,14 +11,14 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Final
 
-from broker.partitions.partition import Partition
-from broker.replication.leader import ReplicaRead, fetch_as_replica, read_further
-from protocol.errors import ErrorCode, KafkaError
-from protocol.native.replication import ReplicaFetch, ReplicaFetched, ReplicaWanted
-from storage.file_system import StorageError
+from echoless.broker.partitions.partition import Partition
+from echoless.broker.replication.leader import ReplicaRead, fetch_as_replica, read_further
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.native.replication import ReplicaFetch, ReplicaFetched, ReplicaWanted
+from echoless.storage.file_system import StorageError
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 BYTES_MAX: Final = 8 * 1024 * 1024
 """Bytes of batches in one answer, whatever the follower asks for; the same as for consumers."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.network.request import Peer
-from protocol.errors import ErrorCode, KafkaError
-from protocol.native.replication import NEWEST_SNAPSHOT, ReplicaSnapshot, SnapshotPiece
-from storage.file_system import StorageError
+from echoless.broker.network.request import Peer
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.native.replication import NEWEST_SNAPSHOT, ReplicaSnapshot, SnapshotPiece
+from echoless.storage.file_system import StorageError
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 PIECE_BYTES_MAX: Final = 4 * 1024 * 1024
 """The largest piece in one answer, whatever the follower asks for."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from broker.authentication.session import Session, Stage
-from broker.network.request import Login, Peer
-from protocol.errors import ErrorCode, KafkaError
-from protocol.native.messages import Sasl
-from protocol.sasl.mechanism import SaslError
+from echoless.broker.authentication.session import Session, Stage
+from echoless.broker.network.request import Login, Peer
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.native.messages import Sasl
+from echoless.protocol.sasl.mechanism import SaslError
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 _BEFORE_LOGIN: Final = frozenset({"hello", "sasl"})
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.config.listener_names import NATIVE
-from broker.handlers import create_topics, metadata
-from broker.handlers.mutations import Mutations
-from broker.metadata.topic import NewTopic
-from broker.network.request import Peer
-from broker.network.turns import Described
-from protocol.metadata_request import WantedTopic
-from protocol.native.messages import CreateTopic, Metadata
+from echoless.broker.config.listener_names import NATIVE
+from echoless.broker.handlers import create_topics, metadata
+from echoless.broker.handlers.mutations import Mutations
+from echoless.broker.metadata.topic import NewTopic
+from echoless.broker.network.request import Peer
+from echoless.broker.network.turns import Described
+from echoless.protocol.metadata_request import WantedTopic
+from echoless.protocol.native.messages import CreateTopic, Metadata
 
 if TYPE_CHECKING:
-    from broker.services import Services
+    from echoless.broker.services import Services
 
 
 def handle_metadata(message: Metadata, peer: Peer, services: Services) -> Described:

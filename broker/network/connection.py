@@ -26,16 +26,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, Protocol, cast
 
-from broker.config.listener_names import PLAINTEXT
-from broker.doubt import StateInDoubtError
-from broker.limited_log import LimitedLog
-from broker.metrics import LATENCY_BOUNDS_S, Latencies, Metrics
-from broker.network.client_host import client_host
-from broker.network.loop_turn import LOOP_TURN, NOTABLE_S, Reads
-from broker.network.memory_budget import MemoryBudget, Reservation
-from broker.network.pieces import Pieces
-from broker.network.promise import Promise
-from broker.network.request import (
+from echoless.broker.config.listener_names import PLAINTEXT
+from echoless.broker.doubt import StateInDoubtError
+from echoless.broker.limited_log import LimitedLog
+from echoless.broker.metrics import LATENCY_BOUNDS_S, Latencies, Metrics
+from echoless.broker.network.client_host import client_host
+from echoless.broker.network.loop_turn import LOOP_TURN, NOTABLE_S, Reads
+from echoless.broker.network.memory_budget import MemoryBudget, Reservation
+from echoless.broker.network.pieces import Pieces
+from echoless.broker.network.promise import Promise
+from echoless.broker.network.request import (
     ANONYMOUS,
     CloseConnectionError,
     Login,
@@ -44,9 +44,9 @@ from broker.network.request import (
     OfNoApi,
     Peer,
 )
-from broker.network.unsent_answers import UnsentAnswers
-from protocol.errors import DecodeError
-from protocol.framing import Frame, FrameReceiver
+from echoless.broker.network.unsent_answers import UnsentAnswers
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.framing import Frame, FrameReceiver
 
 logger = logging.getLogger(__name__)
 limited: Final = LimitedLog(logger)

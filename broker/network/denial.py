@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from protocol.errors import KafkaError
-from protocol.lean_dataclass import dataclass
+from echoless.protocol.errors import KafkaError
+from echoless.protocol.lean_dataclass import dataclass
 
 IsRefused = Callable[[Any, int], bool]
 """Whether a partition is refused; takes the topic as the request names it, and the partition."""

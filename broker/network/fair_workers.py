@@ -10,8 +10,8 @@ import functools
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from broker.network.fair_queue import FairQueue
-from broker.threads import Workers
+from echoless.broker.network.fair_queue import FairQueue
+from echoless.broker.threads import Workers
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")

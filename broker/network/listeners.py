@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import socket
 
-from broker.config.listener_names import KAFKA_LISTENERS, NATIVE
-from broker.config.loading import Address, Config
-from broker.network.server import bind, bound_address
-from protocol.lean_named_tuple import NamedTuple
+from echoless.broker.config.listener_names import KAFKA_LISTENERS, NATIVE
+from echoless.broker.config.loading import Address, Config
+from echoless.broker.network.server import bind, bound_address
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 
 class Listener(NamedTuple):

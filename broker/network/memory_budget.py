@@ -30,8 +30,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Final
 
-from broker.network.fair_queue import FairQueue
-from broker.network.waiting_requests import WaitingRequests
+from echoless.broker.network.fair_queue import FairQueue
+from echoless.broker.network.waiting_requests import WaitingRequests
 
 FRAMES: Final = 4
 """The size of the budget, in frames of the largest size."""

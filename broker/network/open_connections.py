@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 if TYPE_CHECKING:
-    from broker.network.connection import Connection
+    from echoless.broker.network.connection import Connection
 
 IDLE_S: Final = 1.0
 """A connection gives way once it has been silent for this long."""
@@ -53,7 +53,7 @@ class OpenConnections:
 
     def connections(self) -> Iterator[Connection]:
         """The connections as they are now, without TLS handshakes; by address, the oldest of each first."""
-        from broker.network.connection import Connection
+        from echoless.broker.network.connection import Connection
 
         for opened in list(self._by_host.values()):
             yield from (one for one in list(opened) if isinstance(one, Connection))

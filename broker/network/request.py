@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from broker.config.listener_names import PLAINTEXT
-from broker.network.promise import Promise
-from protocol.headers import RequestHeader
-from protocol.lean_dataclass import dataclass
-from protocol.lean_named_tuple import NamedTuple
+from echoless.broker.config.listener_names import PLAINTEXT
+from echoless.broker.network.promise import Promise
+from echoless.protocol.headers import RequestHeader
+from echoless.protocol.lean_dataclass import dataclass
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of a client that has not authenticated, as Kafka names it."""

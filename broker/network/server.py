@@ -14,23 +14,23 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.config.listener_names import NATIVE, PLAINTEXT
-from broker.config.listener_overrides import MOST
-from broker.config.loading import Address, Config
-from broker.config.values import INT32_MAX
-from broker.descriptors import descriptor_shares
-from broker.essential_task import reported_task
-from broker.limited_log import LimitedLog
-from broker.metrics import Metrics
-from broker.network.client_host import client_host
-from broker.network.connection import Connection, Dispatch, Entrance
-from broker.network.memory_budget import MemoryBudget
-from broker.network.open_connections import OpenConnections, PortConnections
-from broker.network.request import ANONYMOUS
-from broker.network.unsent_answers import UnsentAnswers
+from echoless.broker.config.listener_names import NATIVE, PLAINTEXT
+from echoless.broker.config.listener_overrides import MOST
+from echoless.broker.config.loading import Address, Config
+from echoless.broker.config.values import INT32_MAX
+from echoless.broker.descriptors import descriptor_shares
+from echoless.broker.essential_task import reported_task
+from echoless.broker.limited_log import LimitedLog
+from echoless.broker.metrics import Metrics
+from echoless.broker.network.client_host import client_host
+from echoless.broker.network.connection import Connection, Dispatch, Entrance
+from echoless.broker.network.memory_budget import MemoryBudget
+from echoless.broker.network.open_connections import OpenConnections, PortConnections
+from echoless.broker.network.request import ANONYMOUS
+from echoless.broker.network.unsent_answers import UnsentAnswers
 
 if TYPE_CHECKING:
-    from broker.network.tls_acceptor import Handshake, TlsAcceptor, TlsSettings
+    from echoless.broker.network.tls_acceptor import Handshake, TlsAcceptor, TlsSettings
 
 limited: Final = LimitedLog(logging.getLogger(__name__))
 
@@ -147,7 +147,7 @@ class Server:
             self._server = self._tls_acceptor(self._tls)
 
     def _tls_acceptor(self, tls: TlsSettings) -> TlsAcceptor:
-        from broker.network.tls_acceptor import TlsAcceptor
+        from echoless.broker.network.tls_acceptor import TlsAcceptor
 
         return TlsAcceptor(
             self._listener,

@@ -18,9 +18,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
-from broker.essential_task import reported_task
-from broker.limited_log import LimitedLog
-from broker.network.client_host import client_host
+from echoless.broker.essential_task import reported_task
+from echoless.broker.limited_log import LimitedLog
+from echoless.broker.network.client_host import client_host
 
 if TYPE_CHECKING:
     from ssl import SSLContext

@@ -14,8 +14,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
-from broker.network.loop_turn import LOOP_TURN
-from broker.threads import BESIDE_THE_LOOP
+from echoless.broker.network.loop_turn import LOOP_TURN
+from echoless.broker.threads import BESIDE_THE_LOOP
 
 Fields = Mapping[str, Any]
 Described = Fields | Awaitable[Fields]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from broker.metadata.topic_registry import TopicRegistry
+from echoless.broker.metadata.topic_registry import TopicRegistry
 
 Key = tuple[str, int]
 """Topic name and partition index."""

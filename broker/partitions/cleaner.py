@@ -15,19 +15,19 @@ from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from broker.clock import Clock
-from broker.config.names import Config
-from broker.metrics import Metrics
-from broker.network.loop_turn import LOOP_TURN
-from broker.partitions.partition import Partition
-from broker.threads import DISK
-from storage.compaction.compaction import StalePassError, Uncleanable
-from storage.compaction.plan import Pass
-from storage.compaction.swap import Cleaned
-from storage.file_system import OutOfDescriptorsError, StorageError
+from echoless.broker.clock import Clock
+from echoless.broker.config.names import Config
+from echoless.broker.metrics import Metrics
+from echoless.broker.network.loop_turn import LOOP_TURN
+from echoless.broker.partitions.partition import Partition
+from echoless.broker.threads import DISK
+from echoless.storage.compaction.compaction import StalePassError, Uncleanable
+from echoless.storage.compaction.plan import Pass
+from echoless.storage.compaction.swap import Cleaned
+from echoless.storage.file_system import OutOfDescriptorsError, StorageError
 
 if TYPE_CHECKING:
-    from storage.compaction.cleaning import Cleaning, CleaningReport, Step
+    from echoless.storage.compaction.cleaning import Cleaning, CleaningReport, Step
 
 logger = logging.getLogger(__name__)
 

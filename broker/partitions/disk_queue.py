@@ -17,9 +17,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from broker.essential_task import essential_task
-from broker.threads import DISK
-from storage.file_system import StorageError
+from echoless.broker.essential_task import essential_task
+from echoless.broker.threads import DISK
+from echoless.storage.file_system import StorageError
 
 T = TypeVar("T")
 Job = Callable[[], Awaitable[None]]

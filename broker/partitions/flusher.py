@@ -19,11 +19,11 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
-from broker.partitions.partition import Partition
-from broker.threads import DISK
-from storage.disk_work import RunAll, one_by_one
-from storage.file_system import OutOfDescriptorsError, StorageError
-from storage.pending_flush import PendingFlush
+from echoless.broker.partitions.partition import Partition
+from echoless.broker.threads import DISK
+from echoless.storage.disk_work import RunAll, one_by_one
+from echoless.storage.file_system import OutOfDescriptorsError, StorageError
+from echoless.storage.pending_flush import PendingFlush
 
 _RETRY_S: Final = 0.5
 """Pause after a flush for which no descriptor was left."""

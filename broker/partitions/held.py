@@ -16,29 +16,35 @@ import asyncio
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from broker.config.loading import Config
-from broker.config.topic import TopicConfig, to_log_config
-from broker.doubt import changes_state
-from broker.metadata.node_data import PartitionState
-from broker.metadata.topic import Topic, TopicChanged, TopicCreated, TopicDeleted, TopicEvent
-from broker.metadata.topic_registry import TopicRegistry
-from broker.partitions.assigned import Assigned, Key
-from broker.partitions.disk_queue import DiskQueue
-from broker.partitions.fencing import Fencing
-from broker.partitions.flusher import Flusher
-from broker.partitions.log_changes import LogChanges
-from broker.partitions.opening import Opening
-from broker.partitions.partition import Partition
-from broker.partitions.produce_rules import ProduceRules
-from broker.partitions.removal import Removal
-from broker.partitions.roles import RoleListener
-from broker.partitions.stray_logs import finish_deletions, set_strays_aside
-from protocol.errors import ErrorCode, KafkaError
-from protocol.internal_topics import INTERNAL_TOPICS
-from storage.disk_work import RunAll, one_by_one
-from storage.file_system import OutOfDescriptorsError, StorageError
-from storage.log_config import LogConfig
-from storage.log_directory import LogDirectory
+from echoless.broker.config.loading import Config
+from echoless.broker.config.topic import TopicConfig, to_log_config
+from echoless.broker.doubt import changes_state
+from echoless.broker.metadata.node_data import PartitionState
+from echoless.broker.metadata.topic import (
+    Topic,
+    TopicChanged,
+    TopicCreated,
+    TopicDeleted,
+    TopicEvent,
+)
+from echoless.broker.metadata.topic_registry import TopicRegistry
+from echoless.broker.partitions.assigned import Assigned, Key
+from echoless.broker.partitions.disk_queue import DiskQueue
+from echoless.broker.partitions.fencing import Fencing
+from echoless.broker.partitions.flusher import Flusher
+from echoless.broker.partitions.log_changes import LogChanges
+from echoless.broker.partitions.opening import Opening
+from echoless.broker.partitions.partition import Partition
+from echoless.broker.partitions.produce_rules import ProduceRules
+from echoless.broker.partitions.removal import Removal
+from echoless.broker.partitions.roles import RoleListener
+from echoless.broker.partitions.stray_logs import finish_deletions, set_strays_aside
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.internal_topics import INTERNAL_TOPICS
+from echoless.storage.disk_work import RunAll, one_by_one
+from echoless.storage.file_system import OutOfDescriptorsError, StorageError
+from echoless.storage.log_config import LogConfig
+from echoless.storage.log_directory import LogDirectory
 
 
 class Partitions:

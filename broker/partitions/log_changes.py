@@ -21,17 +21,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from broker.essential_task import essential_task
-from broker.metadata.node_data import PartitionState
-from broker.partitions.partition import Partition
-from broker.threads import DISK
-from protocol.errors import DecodeError
-from protocol.lean_dataclass import dataclass
-from storage.disk_work import RunAll
-from storage.file_system import StorageError
-from storage.log import Log
-from storage.pending_change import PendingChange
-from storage.producers.snapshot import SnapshotError
+from echoless.broker.essential_task import essential_task
+from echoless.broker.metadata.node_data import PartitionState
+from echoless.broker.partitions.partition import Partition
+from echoless.broker.threads import DISK
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.lean_dataclass import dataclass
+from echoless.storage.disk_work import RunAll
+from echoless.storage.file_system import StorageError
+from echoless.storage.log import Log
+from echoless.storage.pending_change import PendingChange
+from echoless.storage.producers.snapshot import SnapshotError
 
 logger = logging.getLogger(__name__)
 

@@ -14,17 +14,17 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Final
 
-from broker.garbage import Freezer
-from broker.metadata.topic import Topic
-from broker.metadata.topic_registry import TopicRegistry
-from broker.partitions.assigned import Assigned
-from broker.partitions.disk_queue import DiskQueue, in_thread
-from broker.partitions.slices import slices
-from protocol.lean_dataclass import dataclass, field
-from storage.file_system import StorageError
-from storage.log import Log
-from storage.log_config import LogConfig
-from storage.log_directory import LogDirectory
+from echoless.broker.garbage import Freezer
+from echoless.broker.metadata.topic import Topic
+from echoless.broker.metadata.topic_registry import TopicRegistry
+from echoless.broker.partitions.assigned import Assigned
+from echoless.broker.partitions.disk_queue import DiskQueue, in_thread
+from echoless.broker.partitions.slices import slices
+from echoless.protocol.lean_dataclass import dataclass, field
+from echoless.storage.file_system import StorageError
+from echoless.storage.log import Log
+from echoless.storage.log_config import LogConfig
+from echoless.storage.log_directory import LogDirectory
 
 MADE_AT_ONCE: Final = 20
 """Partitions whose directories are made in one go in a thread and then held, in one step of the loop."""

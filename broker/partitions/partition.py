@@ -21,20 +21,20 @@ import logging
 import uuid
 from collections.abc import Callable
 
-from broker.config.names import Config, LogFlush
-from broker.doubt import changes_state, check_outcome
-from broker.metadata.node_data import NO_LEADER, PartitionState
-from broker.partitions.core.gap_patience import GapPatience
-from broker.partitions.core.in_sync_replicas import InSyncReplicas
-from broker.partitions.fencing import Fencing
-from broker.partitions.produce_rules import ProduceRules
-from broker.partitions.waiters import Waiters
-from protocol.dedup import Duplicate, Reject
-from protocol.errors import ErrorCode, KafkaError
-from protocol.record_batch import BatchHeader, Buffer
-from storage.append_origin import AppendOrigin, LeaderOrigin
-from storage.appended import Appended
-from storage.log import Log
+from echoless.broker.config.names import Config, LogFlush
+from echoless.broker.doubt import changes_state, check_outcome
+from echoless.broker.metadata.node_data import NO_LEADER, PartitionState
+from echoless.broker.partitions.core.gap_patience import GapPatience
+from echoless.broker.partitions.core.in_sync_replicas import InSyncReplicas
+from echoless.broker.partitions.fencing import Fencing
+from echoless.broker.partitions.produce_rules import ProduceRules
+from echoless.broker.partitions.waiters import Waiters
+from echoless.protocol.dedup import Duplicate, Reject
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.record_batch import BatchHeader, Buffer
+from echoless.storage.append_origin import AppendOrigin, LeaderOrigin
+from echoless.storage.appended import Appended
+from echoless.storage.log import Log
 
 logger = logging.getLogger(__name__)
 

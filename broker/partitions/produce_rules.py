@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from broker.config.names import TimestampType
-from broker.config.stored import CompressionType
-from broker.config.topic import TopicConfig
-from broker.config.values import INT64_MAX
-from protocol.batch_validation import ANY_TIMESTAMP, TimestampRules
-from protocol.compression import Compression
-from protocol.lean_dataclass import dataclass
-from protocol.record_batch import Codec
+from echoless.broker.config.names import TimestampType
+from echoless.broker.config.stored import CompressionType
+from echoless.broker.config.topic import TopicConfig
+from echoless.broker.config.values import INT64_MAX
+from echoless.protocol.batch_validation import ANY_TIMESTAMP, TimestampRules
+from echoless.protocol.compression import Compression
+from echoless.protocol.lean_dataclass import dataclass
+from echoless.protocol.record_batch import Codec
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -17,15 +17,15 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
-from broker.limited_log import LimitedLog
-from broker.metadata.topic import Topic
-from broker.partitions.assigned import Assigned, Key
-from broker.partitions.disk_queue import DiskQueue, in_thread
-from broker.partitions.slices import slices
-from protocol.lean_dataclass import dataclass
-from storage.file_system import OutOfDescriptorsError, StorageError
-from storage.log_directory import LogDirectory
-from storage.pending_removal import PendingRemoval
+from echoless.broker.limited_log import LimitedLog
+from echoless.broker.metadata.topic import Topic
+from echoless.broker.partitions.assigned import Assigned, Key
+from echoless.broker.partitions.disk_queue import DiskQueue, in_thread
+from echoless.broker.partitions.slices import slices
+from echoless.protocol.lean_dataclass import dataclass
+from echoless.storage.file_system import OutOfDescriptorsError, StorageError
+from echoless.storage.log_directory import LogDirectory
+from echoless.storage.pending_removal import PendingRemoval
 
 limited: Final = LimitedLog(logging.getLogger(__name__))
 _ANYONE: Final = "any address"

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Final
 
-from broker.partitions.disk_queue import in_thread
-from broker.partitions.partition import Partition
-from storage.disk_work import RunAll
+from echoless.broker.partitions.disk_queue import in_thread
+from echoless.broker.partitions.partition import Partition
+from echoless.storage.disk_work import RunAll
 
 Key = tuple[str, int]
 

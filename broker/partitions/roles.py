@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from broker.partitions.partition import Partition
+from echoless.broker.partitions.partition import Partition
 
 
 class RoleListener(Protocol):

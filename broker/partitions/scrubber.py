@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, Protocol
 
-from broker.metrics import Metrics
-from broker.threads import DISK
-from storage.file_system import CorruptLogError, FileSystem, StorageError
-from storage.scrub import ClosedSegment, Damage, SegmentScrub
+from echoless.broker.metrics import Metrics
+from echoless.broker.threads import DISK
+from echoless.storage.file_system import CorruptLogError, FileSystem, StorageError
+from echoless.storage.scrub import ClosedSegment, Damage, SegmentScrub
 
 logger = logging.getLogger(__name__)
 

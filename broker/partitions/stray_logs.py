@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import uuid
 
-from broker.metadata.topic_registry import TopicRegistry
-from broker.partitions.assigned import Assigned, Key
-from storage.log_directory import LogDirectory
-from storage.pending_removal import PendingRemoval
-from storage.properties_file import encode_uuid
+from echoless.broker.metadata.topic_registry import TopicRegistry
+from echoless.broker.partitions.assigned import Assigned, Key
+from echoless.storage.log_directory import LogDirectory
+from echoless.storage.pending_removal import PendingRemoval
+from echoless.storage.properties_file import encode_uuid
 
 logger = logging.getLogger(__name__)
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from broker.essential_task import reported_task
-from broker.metadata.topic import Topic
-from broker.metadata.topic_registry import TopicRegistry
-from broker.partitions.held import Partitions
-from broker.tree.node_tree import CoordinationError
+from echoless.broker.essential_task import reported_task
+from echoless.broker.metadata.topic import Topic
+from echoless.broker.metadata.topic_registry import TopicRegistry
+from echoless.broker.partitions.held import Partitions
+from echoless.broker.tree.node_tree import CoordinationError
 
 logger = logging.getLogger(__name__)
 

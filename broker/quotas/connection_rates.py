@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.config.listener_names import NATIVE
-from broker.config.listener_overrides import RATE
-from broker.config.values import INT32_MAX
-from broker.quotas.entrance import Entrance
+from echoless.broker.config.listener_names import NATIVE
+from echoless.broker.config.listener_overrides import RATE
+from echoless.broker.config.values import INT32_MAX
+from echoless.broker.quotas.entrance import Entrance
 
 if TYPE_CHECKING:
-    from broker.config.loading import Config
-    from broker.quotas.quotas import Quotas
+    from echoless.broker.config.loading import Config
+    from echoless.broker.quotas.quotas import Quotas
 
 
 class ConnectionRates:

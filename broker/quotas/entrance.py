@@ -12,13 +12,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from broker.network.fair_queue import FairQueue
-from broker.quotas.rate import TokenBucket
-from protocol.lean_named_tuple import NamedTuple
+from echoless.broker.network.fair_queue import FairQueue
+from echoless.broker.quotas.rate import TokenBucket
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from broker.network.connection import Connection
-    from broker.quotas.quotas import Quotas
+    from echoless.broker.network.connection import Connection
+    from echoless.broker.quotas.quotas import Quotas
 
 _LOOK_INTERVAL_S_MAX: Final = 1.0
 

@@ -9,8 +9,8 @@ import enum
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from broker.metadata.config_nodes import DEFAULT_NAME
-from protocol.lean_named_tuple import NamedTuple
+from echoless.broker.metadata.config_nodes import DEFAULT_NAME
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 
 class QuotaKey(enum.StrEnum):

@@ -11,11 +11,11 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from broker.limited_log import LimitedLog
-from broker.metadata.config_nodes import USERS, change_config, decode_config
-from broker.metadata.node_data import NodeDataError
-from broker.quotas.quota import OF_ADDRESSES, Entity, QuotaKey
-from broker.tree.node_tree import NodeTree, NoNodeError
+from echoless.broker.limited_log import LimitedLog
+from echoless.broker.metadata.config_nodes import USERS, change_config, decode_config
+from echoless.broker.metadata.node_data import NodeDataError
+from echoless.broker.quotas.quota import OF_ADDRESSES, Entity, QuotaKey
+from echoless.broker.tree.node_tree import NodeTree, NoNodeError
 
 CLIENTS: Final = "/config/clients"
 IPS: Final = "/config/ips"

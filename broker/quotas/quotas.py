@@ -14,20 +14,20 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final
 
-from broker.limited_log import LimitedLog
-from broker.metadata.config_nodes import CHANGES, sanitized
-from broker.quotas.quota import Limits, QuotaKey, address_limit_of, limit_of
-from broker.quotas.quota_nodes import read_quotas
-from broker.quotas.rate import SAMPLE_S, Rate, TokenBucket
-from protocol.lean_named_tuple import NamedTuple
+from echoless.broker.limited_log import LimitedLog
+from echoless.broker.metadata.config_nodes import CHANGES, sanitized
+from echoless.broker.quotas.quota import Limits, QuotaKey, address_limit_of, limit_of
+from echoless.broker.quotas.quota_nodes import read_quotas
+from echoless.broker.quotas.rate import SAMPLE_S, Rate, TokenBucket
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.metrics import Metrics
-    from broker.network.request import Peer
-    from broker.tree.node_tree import Cancel, NodeTree
-    from broker.tree.refresher import Refresher
+    from echoless.broker.metrics import Metrics
+    from echoless.broker.network.request import Peer
+    from echoless.broker.tree.node_tree import Cancel, NodeTree
+    from echoless.broker.tree.refresher import Refresher
 
 limited: Final = LimitedLog(logging.getLogger(__name__))
 
@@ -79,8 +79,8 @@ class Quotas:
         """Reads all quotas; follows them if others can change the tree. Raises `CoordinationError`."""
         self._tree = tree
         if is_shared:
-            from broker.essential_task import essential_task
-            from broker.tree.refresher import Refresher
+            from echoless.broker.essential_task import essential_task
+            from echoless.broker.tree.refresher import Refresher
 
             self._refresher = Refresher("quotas", self.refresh)
             self._cancel = await tree.watch_children(CHANGES, lambda _: self._ask())

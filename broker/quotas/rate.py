@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from broker.config.values import INT32_MAX
+from echoless.broker.config.values import INT32_MAX
 
 SAMPLES: Final = 11
 """Kafka's `quota.window.num`: ten whole ones, and the present one."""

@@ -9,12 +9,12 @@ Called by the Produce handlers of both ports.
 
 from __future__ import annotations
 
-from broker.network.promise import Promise
-from broker.network.request import CloseConnectionError
-from broker.records.deadlines import Deadlines
-from broker.records.produce import ACKS_ALL, Stored
-from protocol.errors import ErrorCode, KafkaError
-from protocol.produce import TopicProduced
+from echoless.broker.network.promise import Promise
+from echoless.broker.network.request import CloseConnectionError
+from echoless.broker.records.deadlines import Deadlines
+from echoless.broker.records.produce import ACKS_ALL, Stored
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.produce import TopicProduced
 
 
 def is_unacknowledged(acks: int, stored: Stored) -> bool:

@@ -14,20 +14,20 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
-from broker.metrics import Metrics
-from broker.network.request import Peer
-from broker.network.turns import ROWS_PER_TURN, work_in_turns
-from broker.network.unsent_answers import UnsentAnswers
-from broker.partitions.core.divergence import Divergence, find_divergence
-from broker.partitions.long_poll import LongPoll
-from broker.partitions.partition import Partition
-from protocol.errors import ErrorCode, KafkaError
-from protocol.fetch import READ_COMMITTED, PartitionFetched, TopicFetched
-from protocol.fetch_request import FetchPartition, FetchRequest
-from protocol.lean_dataclass import dataclass
-from storage.file_system import StorageError
-from storage.log import Log
-from storage.log_directory import LogDirectory
+from echoless.broker.metrics import Metrics
+from echoless.broker.network.request import Peer
+from echoless.broker.network.turns import ROWS_PER_TURN, work_in_turns
+from echoless.broker.network.unsent_answers import UnsentAnswers
+from echoless.broker.partitions.core.divergence import Divergence, find_divergence
+from echoless.broker.partitions.long_poll import LongPoll
+from echoless.broker.partitions.partition import Partition
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.fetch import READ_COMMITTED, PartitionFetched, TopicFetched
+from echoless.protocol.fetch_request import FetchPartition, FetchRequest
+from echoless.protocol.lean_dataclass import dataclass
+from echoless.storage.file_system import StorageError
+from echoless.storage.log import Log
+from echoless.storage.log_directory import LogDirectory
 
 BYTES_MAX: Final = 8 * 1024 * 1024
 """Bytes of records in one answer, whatever the client asks for. Kafka's `fetch.max.bytes` is 55 MiB;

@@ -13,23 +13,23 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from broker.clock import Clock
-from broker.decisions.decisions import Decisions, window_of
-from broker.metadata.node_data import NO_LEADER
-from broker.metrics import Metrics
-from broker.network.request import Request
-from broker.partitions.partition import Partition
-from broker.partitions.produce_rules import ProduceRules
-from broker.records.deadlines import Deadlines
-from broker.records.record_thread import RecordThread
-from protocol.batch_validation import check_batch, check_container, sound_header
-from protocol.compression import recompressed
-from protocol.dedup import Duplicate, Reject
-from protocol.errors import ErrorCode, KafkaError
-from protocol.lean_dataclass import dataclass
-from protocol.lean_named_tuple import NamedTuple
-from protocol.produce import PartitionProduced, RecordError
-from protocol.record_batch import (
+from echoless.broker.clock import Clock
+from echoless.broker.decisions.decisions import Decisions, window_of
+from echoless.broker.metadata.node_data import NO_LEADER
+from echoless.broker.metrics import Metrics
+from echoless.broker.network.request import Request
+from echoless.broker.partitions.partition import Partition
+from echoless.broker.partitions.produce_rules import ProduceRules
+from echoless.broker.records.deadlines import Deadlines
+from echoless.broker.records.record_thread import RecordThread
+from echoless.protocol.batch_validation import check_batch, check_container, sound_header
+from echoless.protocol.compression import recompressed
+from echoless.protocol.dedup import Duplicate, Reject
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.lean_dataclass import dataclass
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.produce import PartitionProduced, RecordError
+from echoless.protocol.record_batch import (
     ATTRIBUTES_LOW_POSITION,
     HEADER_SIZE,
     MAGIC,
@@ -39,13 +39,13 @@ from protocol.record_batch import (
     Buffer,
     read_header,
 )
-from protocol.record_check import KeylessRecordsError, Opening, check_all, check_at_once
-from storage.appended import Appended
-from storage.file_system import StorageError
+from echoless.protocol.record_check import KeylessRecordsError, Opening, check_all, check_at_once
+from echoless.storage.appended import Appended
+from echoless.storage.file_system import StorageError
 
 if TYPE_CHECKING:
-    from broker.authentication.producer_binding import ProducerBinding
-    from broker.quotas.quotas import Quotas
+    from echoless.broker.authentication.producer_binding import ProducerBinding
+    from echoless.broker.quotas.quotas import Quotas
 
 ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1

@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from broker.network.loop_turn import LOOP_TURN
-from broker.network.request import Peer
+from echoless.broker.network.loop_turn import LOOP_TURN
+from echoless.broker.network.request import Peer
 
 _Appended = TypeVar("_Appended")
 _Append = Callable[[], Coroutine[Any, Any, _Appended]]

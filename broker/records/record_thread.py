@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.network.fair_workers import FairWorkers
+from echoless.broker.network.fair_workers import FairWorkers
 
 SWITCH_INTERVAL_S: Final = 0.0005
 """How long the loop waits for the interpreter while the thread works; Python's default is 5 ms."""

@@ -18,19 +18,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from broker.config.loading import Address
-from broker.metrics import Metrics
-from broker.partitions.log_changes import LogChange, LogChanges
-from broker.partitions.partition import Partition
-from broker.replication.follower import Follower
-from broker.replication.peers import PeerError, Peers
-from protocol.errors import DecodeError, KafkaError
-from protocol.native.replication import (
+from echoless.broker.config.loading import Address
+from echoless.broker.metrics import Metrics
+from echoless.broker.partitions.log_changes import LogChange, LogChanges
+from echoless.broker.partitions.partition import Partition
+from echoless.broker.replication.follower import Follower
+from echoless.broker.replication.peers import PeerError, Peers
+from echoless.protocol.errors import DecodeError, KafkaError
+from echoless.protocol.native.replication import (
     ReplicaFetch,
     read_replica_fetch_answer,
     read_replica_snapshot_answer,
 )
-from storage.file_system import OutOfDescriptorsError, StorageError
+from echoless.storage.file_system import OutOfDescriptorsError, StorageError
 
 logger = logging.getLogger(__name__)
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 
-from broker.essential_task import essential_task
-from broker.metadata.node_data import NO_LEADER
-from broker.partitions.partition import Partition
-from broker.replication.fetcher import Fetcher, FetcherContext
+from echoless.broker.essential_task import essential_task
+from echoless.broker.metadata.node_data import NO_LEADER
+from echoless.broker.partitions.partition import Partition
+from echoless.broker.replication.fetcher import Fetcher, FetcherContext
 
 
 class Fetchers:

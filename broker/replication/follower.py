@@ -18,12 +18,12 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from broker.metrics import Metrics
-from broker.partitions.core.divergence import Divergence, cut_offset
-from broker.partitions.log_changes import LogChange
-from broker.partitions.partition import Partition
-from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.native.replication import (
+from echoless.broker.metrics import Metrics
+from echoless.broker.partitions.core.divergence import Divergence, cut_offset
+from echoless.broker.partitions.log_changes import LogChange
+from echoless.broker.partitions.partition import Partition
+from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
+from echoless.protocol.native.replication import (
     NEWEST_SNAPSHOT,
     ReplicaFetched,
     ReplicaSnapshot,

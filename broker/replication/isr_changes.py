@@ -13,13 +13,13 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
-from broker.essential_task import essential_task
-from broker.metadata.topic import StateChange
-from broker.metadata.topic_registry import TopicRegistry
-from broker.metrics import Metrics
-from broker.partitions.core.in_sync_replicas import InSyncReplicas
-from broker.partitions.partition import Partition
-from broker.tree.node_tree import (
+from echoless.broker.essential_task import essential_task
+from echoless.broker.metadata.topic import StateChange
+from echoless.broker.metadata.topic_registry import TopicRegistry
+from echoless.broker.metrics import Metrics
+from echoless.broker.partitions.core.in_sync_replicas import InSyncReplicas
+from echoless.broker.partitions.partition import Partition
+from echoless.broker.tree.node_tree import (
     ConnectionLostError,
     CoordinationError,
     MultiFailedError,

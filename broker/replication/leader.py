@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from broker.partitions.core.divergence import Divergence, can_compare, find_divergence
-from broker.partitions.partition import Partition
-from protocol.errors import ErrorCode, KafkaError
-from storage.log import Log
+from echoless.broker.partitions.core.divergence import Divergence, can_compare, find_divergence
+from echoless.broker.partitions.partition import Partition
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.storage.log import Log
 
 _read: Final = tuple.__new__
 """Makes a named tuple in a third of the time of calling its class."""

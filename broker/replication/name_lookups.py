@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import socket
 
-from broker.threads import OutOfThreadsError, start_thread
+from echoless.broker.threads import OutOfThreadsError, start_thread
 
 
 class NameLookups:

@@ -16,21 +16,21 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from broker.config.values import Address
-from broker.essential_task import reported_task
-from broker.replication.name_lookups import NameLookups
-from protocol.errors import DecodeError
-from protocol.framing import FrameReceiver, frame_length
-from protocol.native.answers import Answer
-from protocol.native.codec import decode_message, encode_message
-from protocol.native.messages import UNKNOWN_BROKER, VERSION_MAX
-from protocol.native.replication import read_error
-from protocol.sasl.mechanism import SaslError
+from echoless.broker.config.values import Address
+from echoless.broker.essential_task import reported_task
+from echoless.broker.replication.name_lookups import NameLookups
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.framing import FrameReceiver, frame_length
+from echoless.protocol.native.answers import Answer
+from echoless.protocol.native.codec import decode_message, encode_message
+from echoless.protocol.native.messages import UNKNOWN_BROKER, VERSION_MAX
+from echoless.protocol.native.replication import read_error
+from echoless.protocol.sasl.mechanism import SaslError
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from broker.replication.peer_login import PeerLogin
+    from echoless.broker.replication.peer_login import PeerLogin
 
 UNREADABLE: Final = "error"
 """The type of the answer to a message that the peer, perhaps an older version, does not know."""

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from broker.config.loading import Config
-from broker.network.turns import in_thread
-from protocol.native.answers import Answer
-from protocol.native.replication import read_error
-from protocol.sasl.client_exchange import ClientExchange
-from protocol.sasl.mechanism import Mechanism, SaslError
+from echoless.broker.config.loading import Config
+from echoless.broker.network.turns import in_thread
+from echoless.protocol.native.answers import Answer
+from echoless.protocol.native.replication import read_error
+from echoless.protocol.sasl.client_exchange import ClientExchange
+from echoless.protocol.sasl.mechanism import Mechanism, SaslError
 
 Send = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 

@@ -13,15 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from broker.config.values import Address
-from broker.replication.name_lookups import NameLookups
-from broker.replication.peer_connection import PeerConnection, PeerError
-from protocol.native.admin_read import ADMIN_READ
+from echoless.broker.config.values import Address
+from echoless.broker.replication.name_lookups import NameLookups
+from echoless.broker.replication.peer_connection import PeerConnection, PeerError
+from echoless.protocol.native.admin_read import ADMIN_READ
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from broker.replication.peer_login import PeerLogin
+    from echoless.broker.replication.peer_login import PeerLogin
 
 __all__ = ["ANSWER_SIZE_MAX", "PeerError", "Peers", "TcpPeers"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.metrics import Metrics
-from protocol.lean_named_tuple import NamedTuple
-from storage.file_system import StorageError
+from echoless.broker.metrics import Metrics
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.storage.file_system import StorageError
 
 
 class AppendParts(NamedTuple):

@@ -16,13 +16,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from broker.partitions.partition import Partition
-from broker.state_topics.append_parts import AppendParts
-from protocol.errors import ErrorCode, KafkaError
-from protocol.lean_named_tuple import NamedTuple
-from protocol.record_batch import HEADER_SIZE, read_header
-from protocol.records import Record, build_batch
-from storage.file_system import StorageError
+from echoless.broker.partitions.partition import Partition
+from echoless.broker.state_topics.append_parts import AppendParts
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.record_batch import HEADER_SIZE, read_header
+from echoless.protocol.records import Record, build_batch
+from echoless.storage.file_system import StorageError
 
 RECORD_OVERHEAD: Final = 32
 """The most bytes of a record besides its key and value."""

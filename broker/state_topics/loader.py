@@ -18,11 +18,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from broker.network.turns import in_thread
-from broker.partitions.partition import Partition
-from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.record_batch import compute_crc, walk
-from protocol.records import iterate_records
+from echoless.broker.network.turns import in_thread
+from echoless.broker.partitions.partition import Partition
+from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
+from echoless.protocol.record_batch import compute_crc, walk
+from echoless.protocol.records import iterate_records
 
 logger = logging.getLogger(__name__)
 

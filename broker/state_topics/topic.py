@@ -6,11 +6,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from broker.cluster.membership import Membership
-from broker.limited_log import LimitedLog
-from broker.metadata.node_data import NO_LEADER
-from broker.metadata.topic_registry import TopicRegistry
-from protocol.errors import ErrorCode, KafkaError
+from echoless.broker.cluster.membership import Membership
+from echoless.broker.limited_log import LimitedLog
+from echoless.broker.metadata.node_data import NO_LEADER
+from echoless.broker.metadata.topic_registry import TopicRegistry
+from echoless.protocol.errors import ErrorCode, KafkaError
 
 limited = LimitedLog(logging.getLogger(__name__))
 

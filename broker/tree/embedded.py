@@ -28,8 +28,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from broker.threads import OutOfThreadsError, Workers
-from broker.tree.node_tree import (
+from echoless.broker.threads import OutOfThreadsError, Workers
+from echoless.broker.tree.node_tree import (
     ANY_VERSION,
     NO_OWNER,
     ROOT,
@@ -46,8 +46,8 @@ from broker.tree.node_tree import (
     Write,
     parent_of,
 )
-from broker.tree.nodes import Change, Nodes
-from broker.tree.watches import Watches
+from echoless.broker.tree.nodes import Change, Nodes
+from echoless.broker.tree.watches import Watches
 
 FORMAT_VERSION: Final = 1
 """The file's `user_version`."""

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 
-from broker.threads import OutOfThreadsError, start_thread
-from broker.tree.kazoo_errors import is_unforeseen, translated
-from broker.tree.kazoo_thread import DirectHandler, Kazoo, ProblemLog
-from broker.tree.node_tree import (
+from echoless.broker.threads import OutOfThreadsError, start_thread
+from echoless.broker.tree.kazoo_errors import is_unforeseen, translated
+from echoless.broker.tree.kazoo_thread import DirectHandler, Kazoo, ProblemLog
+from echoless.broker.tree.node_tree import (
     ROOT,
     Check,
     ConnectionLostError,
@@ -38,10 +38,10 @@ from broker.tree.node_tree import (
     Operation,
     Write,
 )
-from broker.tree.one_shot_watches import Fired
+from echoless.broker.tree.one_shot_watches import Fired
 
 if TYPE_CHECKING:
-    from broker.config.loading import Config
+    from echoless.broker.config.loading import Config
 
 RESTART_DELAY_S: Final = 1.0
 END_S: Final = 1.0

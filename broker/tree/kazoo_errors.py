@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kazoo import exceptions as kazoo_errors
 
-from broker.tree.node_tree import (
+from echoless.broker.tree.node_tree import (
     BadVersionError,
     ConnectionLostError,
     CoordinationError,

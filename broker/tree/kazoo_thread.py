@@ -21,10 +21,10 @@ from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import Callback
 from kazoo.security import CREATOR_ALL_ACL
 
-from broker.config.security import EndpointIdentification
+from echoless.broker.config.security import EndpointIdentification
 
 if TYPE_CHECKING:
-    from broker.config.loading import Config
+    from echoless.broker.config.loading import Config
 
 RECONNECT_DELAY_MAX_S: Final = 1.0
 CONNECT_SHARE: Final = 1 / 3

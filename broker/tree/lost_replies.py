@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from broker.tree.node_tree import (
+from echoless.broker.tree.node_tree import (
     Check,
     ConnectionLostError,
     Create,

@@ -21,7 +21,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
-from protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 ANY_VERSION: Final = -1
 """An expected version that matches any, as long as the node exists."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from broker.tree.node_tree import (
+from echoless.broker.tree.node_tree import (
     ANY_VERSION,
     NO_OWNER,
     ROOT,
@@ -35,8 +35,8 @@ from broker.tree.node_tree import (
     check_path,
     parent_of,
 )
-from protocol.lean_dataclass import dataclass, field
-from protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.lean_dataclass import dataclass, field
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 SEQUENCE_DIGITS: Final = 10
 """Digits at the end of a sequential node's name, as in ZooKeeper."""

@@ -16,14 +16,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from broker.essential_task import reported_task
-from broker.tree.node_tree import (
+from echoless.broker.essential_task import reported_task
+from echoless.broker.tree.node_tree import (
     Cancel,
     ConnectionLostError,
     CoordinationError,
     WatchCallback,
 )
-from broker.tree.watches import Listeners
+from echoless.broker.tree.watches import Listeners
 
 Fired = Callable[[], None]
 Arm = Callable[[str, Fired], Awaitable[None]]

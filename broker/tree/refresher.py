@@ -11,8 +11,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from broker.essential_task import essential_task
-from broker.tree.node_tree import CoordinationError
+from echoless.broker.essential_task import essential_task
+from echoless.broker.tree.node_tree import CoordinationError
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ import math
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from broker.tree.node_tree import (
+from echoless.broker.tree.node_tree import (
     ANY_VERSION,
     Cancel,
     Check,

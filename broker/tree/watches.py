@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from broker.tree.node_tree import (
+from echoless.broker.tree.node_tree import (
     Cancel,
     SessionCallback,
     SessionState,

@@ -22,11 +22,11 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from broker.essential_task import reported_task
-from broker.threads import OutOfThreadsError
-from broker.tree.kazoo_client import Listener, Session, ZooKeeperClient
-from broker.tree.kazoo_errors import error_in
-from broker.tree.node_tree import (
+from echoless.broker.essential_task import reported_task
+from echoless.broker.threads import OutOfThreadsError
+from echoless.broker.tree.kazoo_client import Listener, Session, ZooKeeperClient
+from echoless.broker.tree.kazoo_errors import error_in
+from echoless.broker.tree.node_tree import (
     ANY_VERSION,
     Cancel,
     ConnectionLostError,
@@ -39,11 +39,11 @@ from broker.tree.node_tree import (
     WatchCallback,
     check_path,
 )
-from broker.tree.one_shot_watches import Fired, OneShotWatches
-from broker.tree.watches import Listeners
+from echoless.broker.tree.one_shot_watches import Fired, OneShotWatches
+from echoless.broker.tree.watches import Listeners
 
 if TYPE_CHECKING:
-    from broker.config.loading import Config
+    from echoless.broker.config.loading import Config
 
 REQUESTS_INFLIGHT_MAX: Final = 100
 """Any more would only wait in kazoo, whose queue blocks the event loop from about 280 on."""

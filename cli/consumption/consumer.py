@@ -14,12 +14,12 @@ from typing import Final, NamedTuple
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import KafkaError
 
-from cli.cluster import Cluster, check, security_of
-from cli.consumption.record_lines import RecordLines
-from cli.consumption.starts import Start
-from cli.errors import CommandError
-from cli.options import Broker
-from client.aiokafka_options import security_arguments
+from echoless.cli.cluster import Cluster, check, security_of
+from echoless.cli.consumption.record_lines import RecordLines
+from echoless.cli.consumption.starts import Start
+from echoless.cli.errors import CommandError
+from echoless.cli.options import Broker
+from echoless.client.aiokafka_options import security_arguments
 
 _POLL_MS: Final = 200
 _RECORDS_MAX: Final = 10_000

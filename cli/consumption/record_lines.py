@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from client.copier.records import InputRecord
+from echoless.client.copier.records import InputRecord
 
 _NULL = b"null"
 

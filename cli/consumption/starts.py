@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import NamedTuple
 
-from cli.errors import CommandError
+from echoless.cli.errors import CommandError
 
 _WORDS = ("earliest", "latest")
 

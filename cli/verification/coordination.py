@@ -9,20 +9,20 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from broker.config.loading import Config
-from broker.environment import COORDINATION_FILE
-from broker.metadata.topic import Topic
-from broker.tree.node_tree import CoordinationError
-from cli.verification.findings import Findings
-from cli.verification.tree_content import TreeContent, read_embedded, read_zookeeper
-from protocol.errors import KafkaError
-from storage import paths
-from storage.file_system import StorageError
-from storage.leader_epochs import LeaderEpochs
-from storage.meta_properties import read_broker_id, read_cluster_id
-from storage.os_file_system import OsFileSystem
-from storage.partition_metadata import read_topic_id
-from storage.producer_id_checkpoint import read_last_claimed_id
+from echoless.broker.config.loading import Config
+from echoless.broker.environment import COORDINATION_FILE
+from echoless.broker.metadata.topic import Topic
+from echoless.broker.tree.node_tree import CoordinationError
+from echoless.cli.verification.findings import Findings
+from echoless.cli.verification.tree_content import TreeContent, read_embedded, read_zookeeper
+from echoless.protocol.errors import KafkaError
+from echoless.storage import paths
+from echoless.storage.file_system import StorageError
+from echoless.storage.leader_epochs import LeaderEpochs
+from echoless.storage.meta_properties import read_broker_id, read_cluster_id
+from echoless.storage.os_file_system import OsFileSystem
+from echoless.storage.partition_metadata import read_topic_id
+from echoless.storage.producer_id_checkpoint import read_last_claimed_id
 
 Key = tuple[str, int]
 _FILES = OsFileSystem()

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from cli.data_files import ReadOnlyFile, offset_files
-from cli.errors import CommandError
-from cli.verification.coordination import Coordinator, check_coordination
-from cli.verification.findings import Findings
-from cli.verification.partition import (
+from echoless.cli.data_files import ReadOnlyFile, offset_files
+from echoless.cli.errors import CommandError
+from echoless.cli.verification.coordination import Coordinator, check_coordination
+from echoless.cli.verification.findings import Findings
+from echoless.cli.verification.partition import (
     PartitionCheck,
     PartitionSummary,
     Promises,
 )
-from storage import paths
-from storage.checkpoints import OffsetCheckpoint
-from storage.clock_checkpoint import read_clock
-from storage.file_system import FileSystem, StorageError
-from storage.meta_properties import read_broker_id, read_cluster_id
-from storage.os_file_system import OsFileSystem
-from storage.producer_id_checkpoint import read_last_claimed_id
-from storage.properties_file import decode_uuid, read_properties
-from storage.strays import find_strays
+from echoless.storage import paths
+from echoless.storage.checkpoints import OffsetCheckpoint
+from echoless.storage.clock_checkpoint import read_clock
+from echoless.storage.file_system import FileSystem, StorageError
+from echoless.storage.meta_properties import read_broker_id, read_cluster_id
+from echoless.storage.os_file_system import OsFileSystem
+from echoless.storage.producer_id_checkpoint import read_last_claimed_id
+from echoless.storage.properties_file import decode_uuid, read_properties
+from echoless.storage.strays import find_strays
 
 _FILES = OsFileSystem()
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from cli.verification.findings import Findings
-from protocol.record_batch import BatchHeader
-from storage import paths
-from storage.checkpoints import CheckpointError
-from storage.leader_epochs import LeaderEpochs
-from storage.os_file_system import OsFileSystem
+from echoless.cli.verification.findings import Findings
+from echoless.protocol.record_batch import BatchHeader
+from echoless.storage import paths
+from echoless.storage.checkpoints import CheckpointError
+from echoless.storage.leader_epochs import LeaderEpochs
+from echoless.storage.os_file_system import OsFileSystem
 
 
 class EpochCheck:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections import deque
 
-from cli.data_files import OffsetEntry, TimeEntry, read_offset_entries, read_time_entries
-from protocol.record_batch import BatchHeader
-from storage import paths
-from storage.file_system import StorageError
-from storage.os_file_system import OsFileSystem
+from echoless.cli.data_files import OffsetEntry, TimeEntry, read_offset_entries, read_time_entries
+from echoless.protocol.record_batch import BatchHeader
+from echoless.storage import paths
+from echoless.storage.file_system import StorageError
+from echoless.storage.os_file_system import OsFileSystem
 
 
 class IndexCheck:

@@ -11,19 +11,19 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from broker.config.loading import Config
-from cli.data_files import ReadOnlyFile, offset_files
-from cli.verification.epochs import EpochCheck
-from cli.verification.findings import Findings
-from cli.verification.indexes import IndexCheck
-from cli.verification.producers import ProducerCheck
-from protocol.record_batch import BatchHeader, compute_crc
-from storage import paths
-from storage.batch_reader import REPLAY_BYTES, PlacedHeader, read_headers
-from storage.file_system import CorruptLogError, StorageError
-from storage.offset_order import breach
-from storage.os_file_system import OsFileSystem
-from storage.producers.snapshot import SnapshotError, read_snapshot
+from echoless.broker.config.loading import Config
+from echoless.cli.data_files import ReadOnlyFile, offset_files
+from echoless.cli.verification.epochs import EpochCheck
+from echoless.cli.verification.findings import Findings
+from echoless.cli.verification.indexes import IndexCheck
+from echoless.cli.verification.producers import ProducerCheck
+from echoless.protocol.record_batch import BatchHeader, compute_crc
+from echoless.storage import paths
+from echoless.storage.batch_reader import REPLAY_BYTES, PlacedHeader, read_headers
+from echoless.storage.file_system import CorruptLogError, StorageError
+from echoless.storage.offset_order import breach
+from echoless.storage.os_file_system import OsFileSystem
+from echoless.storage.producers.snapshot import SnapshotError, read_snapshot
 
 _FILES = OsFileSystem()
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from broker.config.loading import Config
-from cli.data_files import offset_files
-from cli.verification.findings import Findings
-from protocol.dedup import (
+from echoless.broker.config.loading import Config
+from echoless.cli.data_files import offset_files
+from echoless.cli.verification.findings import Findings
+from echoless.protocol.dedup import (
     Append,
     BatchMetadata,
     Duplicate,
@@ -25,14 +25,14 @@ from protocol.dedup import (
     commit,
     decide,
 )
-from protocol.errors import ErrorCode
-from protocol.record_batch import BatchHeader
-from protocol.sequence import NO_PRODUCER_EPOCH
-from storage import paths
-from storage.file_system import StorageError
-from storage.os_file_system import OsFileSystem
-from storage.producers.snapshot import Snapshot, SnapshotError, read_snapshot
-from storage.producers.state import ProducerStates
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.record_batch import BatchHeader
+from echoless.protocol.sequence import NO_PRODUCER_EPOCH
+from echoless.storage import paths
+from echoless.storage.file_system import StorageError
+from echoless.storage.os_file_system import OsFileSystem
+from echoless.storage.producers.snapshot import Snapshot, SnapshotError, read_snapshot
+from echoless.storage.producers.state import ProducerStates
 
 _NO_TIME = 0
 """Replayed entries carry no time of append: the log does not keep it."""

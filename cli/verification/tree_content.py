@@ -13,13 +13,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.config.loading import Config
-from broker.metadata.node_data import CLUSTER_ID, TOPIC_DELETIONS, TOPICS, decode_cluster_id
-from broker.metadata.producer_ids import PATH, last_id_of
-from broker.metadata.topic import Topic
-from broker.metadata.topic_nodes import read_topics
-from broker.tree.embedded import EmbeddedNodeTree
-from broker.tree.node_tree import CoordinationError, NodeTree, NoNodeError
+from echoless.broker.config.loading import Config
+from echoless.broker.metadata.node_data import (
+    CLUSTER_ID,
+    TOPIC_DELETIONS,
+    TOPICS,
+    decode_cluster_id,
+)
+from echoless.broker.metadata.producer_ids import PATH, last_id_of
+from echoless.broker.metadata.topic import Topic
+from echoless.broker.metadata.topic_nodes import read_topics
+from echoless.broker.tree.embedded import EmbeddedNodeTree
+from echoless.broker.tree.node_tree import CoordinationError, NodeTree, NoNodeError
 
 
 class TreeContent(NamedTuple):
@@ -54,7 +59,7 @@ async def _read_embedded(path: str) -> TreeContent:
 
 
 async def _read_zookeeper(config: Config) -> TreeContent:
-    from broker.tree.zookeeper import ZooKeeperNodeTree
+    from echoless.broker.tree.zookeeper import ZooKeeperNodeTree
 
     return await _read_and_close(await ZooKeeperNodeTree.open(config, is_read_only=True))
 

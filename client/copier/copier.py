@@ -30,25 +30,25 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from client.batch import now_ms
-from client.cluster import Cluster, NoLeaderError, parse_addresses
-from client.copier.id_ages import IdAges
-from client.copier.lane import Lane, unused
-from client.copier.position import Position, PositionError
-from client.copier.positions import Committed, Positions
-from client.copier.reader import Reader
-from client.copier.records import Copy
-from client.copier.settings import CopierSettings
-from client.errors import ProducerError
-from client.groups.assignment import Partition
-from client.groups.coordinator import Backoff, Coordinator
-from client.groups.errors import GenerationOverError
-from client.groups.member import Generation, GroupMember
-from client.lease_keeper import elapsed_s
-from client.producer_ids import new_identity
-from client.security import NO_SECURITY, Security
-from client.settings import DEFAULT_SETTINGS, Settings
-from protocol.errors import ErrorCode
+from echoless.client.batch import now_ms
+from echoless.client.cluster import Cluster, NoLeaderError, parse_addresses
+from echoless.client.copier.id_ages import IdAges
+from echoless.client.copier.lane import Lane, unused
+from echoless.client.copier.position import Position, PositionError
+from echoless.client.copier.positions import Committed, Positions
+from echoless.client.copier.reader import Reader
+from echoless.client.copier.records import Copy
+from echoless.client.copier.settings import CopierSettings
+from echoless.client.errors import ProducerError
+from echoless.client.groups.assignment import Partition
+from echoless.client.groups.coordinator import Backoff, Coordinator
+from echoless.client.groups.errors import GenerationOverError
+from echoless.client.groups.member import Generation, GroupMember
+from echoless.client.lease_keeper import elapsed_s
+from echoless.client.producer_ids import new_identity
+from echoless.client.security import NO_SECURITY, Security
+from echoless.client.settings import DEFAULT_SETTINGS, Settings
+from echoless.protocol.errors import ErrorCode
 
 _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")

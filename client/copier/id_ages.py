@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from client.copier.position import Position
+from echoless.client.copier.position import Position
 
 
 class IdAges(NamedTuple):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
-from client.async_producer import AsyncProducer
-from client.copier.position import Position, PositionError
-from client.copier.records import Copy, InputRecord
-from client.groups.assignment import Partition
-from client.settings import Settings
-from client.state import ProducerState
+from echoless.client.async_producer import AsyncProducer
+from echoless.client.copier.position import Position, PositionError
+from echoless.client.copier.records import Copy, InputRecord
+from echoless.client.groups.assignment import Partition
+from echoless.client.settings import Settings
+from echoless.client.state import ProducerState
 
 
 class Lane:

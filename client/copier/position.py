@@ -19,9 +19,9 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from client.sequenced_batch import EPOCH_MAX
-from client.state import PartitionState, ProducerState
-from protocol.sequence import SEQUENCE_MAX
+from echoless.client.sequenced_batch import EPOCH_MAX
+from echoless.client.state import PartitionState, ProducerState
+from echoless.protocol.sequence import SEQUENCE_MAX
 
 VERSION: Final = 1
 METADATA_CHARACTERS_MAX: Final = 4096

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from client.copier.position import Position, PositionError
-from client.groups.assignment import Partition
-from client.groups.coordinator import MOVED, Backoff, Coordinator
-from client.groups.errors import GenerationOverError, group_error
-from client.groups.member import OVER, Generation
-from protocol.errors import ErrorCode
+from echoless.client.copier.position import Position, PositionError
+from echoless.client.groups.assignment import Partition
+from echoless.client.groups.coordinator import MOVED, Backoff, Coordinator
+from echoless.client.groups.errors import GenerationOverError, group_error
+from echoless.client.groups.member import OVER, Generation
+from echoless.protocol.errors import ErrorCode
 
 _STABLE_FROM: Final = 7
 """The first version of OffsetFetch that can ask for stable offsets (Kafka 2.5)."""

@@ -15,14 +15,14 @@ from typing import Any, Final
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
 
-from client.aiokafka_options import security_arguments
-from client.copier.position import PositionError
-from client.copier.records import InputRecord
-from client.errors import ProducerError
-from client.groups.assignment import Partition
-from client.groups.coordinator import Backoff
-from client.messages import CLIENT_ID
-from client.security import Security
+from echoless.client.aiokafka_options import security_arguments
+from echoless.client.copier.position import PositionError
+from echoless.client.copier.records import InputRecord
+from echoless.client.errors import ProducerError
+from echoless.client.groups.assignment import Partition
+from echoless.client.groups.coordinator import Backoff
+from echoless.client.messages import CLIENT_ID
+from echoless.client.security import Security
 
 _POLL_MS: Final = 100
 _STARTS_MAX: Final = 20

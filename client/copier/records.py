@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
-from protocol.records import Headers
+from echoless.protocol.records import Headers
 
 
 class InputRecord(Protocol):

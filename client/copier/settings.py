@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from client.copier.position import METADATA_CHARACTERS_MAX
-from client.groups.member import MemberSettings
+from echoless.client.copier.position import METADATA_CHARACTERS_MAX
+from echoless.client.groups.member import MemberSettings
 
 PROTOCOL: Final = "echoless-copier"
 """The assignor's name. A group lets members of one name in, so that no ordinary consumer commits over a position."""

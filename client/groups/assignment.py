@@ -17,8 +17,8 @@ from kio.schema.consumer_protocol_subscription.v0 import ConsumerProtocolSubscri
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
 
-from protocol.entities import entity_builder
-from protocol.errors import DecodeError
+from echoless.protocol.entities import entity_builder
+from echoless.protocol.errors import DecodeError
 
 PROTOCOL_TYPE: Final = "consumer"
 _VERSION: Final = struct.Struct(">h")

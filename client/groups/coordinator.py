@@ -11,10 +11,10 @@ import random
 from collections.abc import Mapping
 from typing import Any, Final
 
-from client.cluster import Address, Cluster, NoLeaderError
-from client.connection_errors import AuthenticationError, ConnectionFailedError
-from client.groups.errors import GroupError, group_error
-from protocol.errors import ErrorCode
+from echoless.client.cluster import Address, Cluster, NoLeaderError
+from echoless.client.connection_errors import AuthenticationError, ConnectionFailedError
+from echoless.client.groups.errors import GroupError, group_error
+from echoless.protocol.errors import ErrorCode
 
 _GROUP_KEY: Final = 0
 _RETRY_S: Final = 0.1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from client.errors import ProducerError
+from echoless.client.errors import ProducerError
 
 
 class GroupError(ProducerError):

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from client.groups.assignment import (
+from echoless.client.groups.assignment import (
     PROTOCOL_TYPE,
     Partition,
     assign,
@@ -22,10 +22,10 @@ from client.groups.assignment import (
     write_assignment,
     write_subscription,
 )
-from client.groups.coordinator import MOVED, Backoff, Coordinator
-from client.groups.errors import GroupError, group_error
-from client.lease_keeper import elapsed_s
-from protocol.errors import ErrorCode
+from echoless.client.groups.coordinator import MOVED, Backoff, Coordinator
+from echoless.client.groups.errors import GroupError, group_error
+from echoless.client.lease_keeper import elapsed_s
+from echoless.protocol.errors import ErrorCode
 
 _LOG: Final = logging.getLogger(__name__)
 _HEARTBEATS_PER_SESSION: Final = 3

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from coordinators.groups.consumer.requests import (
+from echoless.coordinators.groups.consumer.requests import (
     ConsumerDescribe,
     ConsumerDescribeAnswer,
     ConsumerHeartbeat,
     ConsumerHeartbeatAnswer,
 )
-from coordinators.groups.requests import (
+from echoless.coordinators.groups.requests import (
     NO_GENERATION,
     NO_LEADER_EPOCH,
     DeleteGroup,
@@ -25,8 +25,8 @@ from coordinators.groups.requests import (
     OffsetFetch,
     SyncGroup,
 )
-from protocol.errors import ErrorCode
-from protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 NO_OFFSET = -1
 

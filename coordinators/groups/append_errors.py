@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.errors import ErrorCode
+from echoless.protocol.errors import ErrorCode
 
 _ELSEWHERE: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,

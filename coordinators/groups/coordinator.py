@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain
 
-from coordinators.groups.answers import CommittedOffset, ListedGroup
-from coordinators.groups.config import GroupConfig
-from coordinators.groups.consumer.groups import ConsumerGroups
-from coordinators.groups.consumer.topics import KnownTopics, NoTopics
-from coordinators.groups.deleted_topic import DeletedTopic
-from coordinators.groups.deletions import Deletions
-from coordinators.groups.descriptions import described, listed
-from coordinators.groups.effects import Effect, TimerKey, TimerKind
-from coordinators.groups.events import (
+from echoless.coordinators.groups.answers import CommittedOffset, ListedGroup
+from echoless.coordinators.groups.config import GroupConfig
+from echoless.coordinators.groups.consumer.groups import ConsumerGroups
+from echoless.coordinators.groups.consumer.topics import KnownTopics, NoTopics
+from echoless.coordinators.groups.deleted_topic import DeletedTopic
+from echoless.coordinators.groups.deletions import Deletions
+from echoless.coordinators.groups.descriptions import described, listed
+from echoless.coordinators.groups.effects import Effect, TimerKey, TimerKind
+from echoless.coordinators.groups.events import (
     Abandoned,
     AppendFailed,
     Assigned,
@@ -24,16 +24,16 @@ from coordinators.groups.events import (
     Requested,
     TimerFired,
 )
-from coordinators.groups.expiry import Expiry
-from coordinators.groups.groups import Groups
-from coordinators.groups.heartbeats import Heartbeats
-from coordinators.groups.joins import Joins
-from coordinators.groups.leaves import Leaves
-from coordinators.groups.membership import Membership
-from coordinators.groups.offset_commits import OffsetCommits
-from coordinators.groups.offset_reads import OffsetReads
-from coordinators.groups.rebalances import Rebalances
-from coordinators.groups.requests import (
+from echoless.coordinators.groups.expiry import Expiry
+from echoless.coordinators.groups.groups import Groups
+from echoless.coordinators.groups.heartbeats import Heartbeats
+from echoless.coordinators.groups.joins import Joins
+from echoless.coordinators.groups.leaves import Leaves
+from echoless.coordinators.groups.membership import Membership
+from echoless.coordinators.groups.offset_commits import OffsetCommits
+from echoless.coordinators.groups.offset_reads import OffsetReads
+from echoless.coordinators.groups.rebalances import Rebalances
+from echoless.coordinators.groups.requests import (
     DeleteGroup,
     DescribeGroup,
     GroupRequest,
@@ -45,9 +45,9 @@ from coordinators.groups.requests import (
     OffsetFetch,
     SyncGroup,
 )
-from coordinators.groups.sessions import Sessions
-from coordinators.groups.syncs import Syncs
-from coordinators.groups.usage import Usage
+from echoless.coordinators.groups.sessions import Sessions
+from echoless.coordinators.groups.syncs import Syncs
+from echoless.coordinators.groups.usage import Usage
 
 
 class GroupCoordinator:

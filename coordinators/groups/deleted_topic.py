@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.lean_dataclass import dataclass
+from echoless.protocol.lean_dataclass import dataclass
 
 
 @dataclass(slots=True, eq=False)

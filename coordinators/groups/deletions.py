@@ -5,15 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from coordinators.groups.answers import DeleteAnswer, OffsetDeleteAnswer
-from coordinators.groups.append_errors import group_code
-from coordinators.groups.group import CONSUMER, Group, GroupState
-from coordinators.groups.groups import Groups, Record
-from coordinators.groups.log_names import shown
-from coordinators.groups.membership import Membership
-from coordinators.groups.requests import DeleteGroup, OffsetDelete
-from protocol.consumer_offsets.keys import GroupKey, OffsetKey
-from protocol.errors import ErrorCode
+from echoless.coordinators.groups.answers import DeleteAnswer, OffsetDeleteAnswer
+from echoless.coordinators.groups.append_errors import group_code
+from echoless.coordinators.groups.group import CONSUMER, Group, GroupState
+from echoless.coordinators.groups.groups import Groups, Record
+from echoless.coordinators.groups.log_names import shown
+from echoless.coordinators.groups.membership import Membership
+from echoless.coordinators.groups.requests import DeleteGroup, OffsetDelete
+from echoless.protocol.consumer_offsets.keys import GroupKey, OffsetKey
+from echoless.protocol.errors import ErrorCode
 
 _TOMBSTONES_PER_APPEND: Final = 1_000
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from itertools import chain
 
-from coordinators.groups.answers import DescribeAnswer, DescribedMember, ListedGroup
-from coordinators.groups.consumer.group import ConsumerGroup
-from coordinators.groups.group import Group, GroupState
-from coordinators.groups.groups import Groups
-from coordinators.groups.member import Member
-from protocol.errors import ErrorCode
+from echoless.coordinators.groups.answers import DescribeAnswer, DescribedMember, ListedGroup
+from echoless.coordinators.groups.consumer.group import ConsumerGroup
+from echoless.coordinators.groups.group import Group, GroupState
+from echoless.coordinators.groups.groups import Groups
+from echoless.coordinators.groups.member import Member
+from echoless.protocol.errors import ErrorCode
 
 _CLASSIC = "classic"
 _CONSUMER = "consumer"

@@ -5,14 +5,20 @@ Invariant: they are what a replay of the committed log gives; `DurableGroups.put
 
 from __future__ import annotations
 
-from coordinators.groups.consumer.state import ConsumerState, read_consumer_value
-from coordinators.groups.usage import metadata_size, value_size
-from protocol.consumer_offsets.consumer_values import ConsumerValue
-from protocol.consumer_offsets.group_value import GroupValue, read_group_value
-from protocol.consumer_offsets.keys import ConsumerKey, GroupKey, OffsetKey, OtherKey, read_key
-from protocol.consumer_offsets.offset_value import OffsetValue, read_offset_value
-from protocol.errors import DecodeError
-from protocol.lean_dataclass import dataclass
+from echoless.coordinators.groups.consumer.state import ConsumerState, read_consumer_value
+from echoless.coordinators.groups.usage import metadata_size, value_size
+from echoless.protocol.consumer_offsets.consumer_values import ConsumerValue
+from echoless.protocol.consumer_offsets.group_value import GroupValue, read_group_value
+from echoless.protocol.consumer_offsets.keys import (
+    ConsumerKey,
+    GroupKey,
+    OffsetKey,
+    OtherKey,
+    read_key,
+)
+from echoless.protocol.consumer_offsets.offset_value import OffsetValue, read_offset_value
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.lean_dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 
-from coordinators.groups.answers import GroupAnswer
-from coordinators.groups.consumer.requests import MayDescribe
-from protocol.lean_named_tuple import NamedTuple
+from echoless.coordinators.groups.answers import GroupAnswer
+from echoless.coordinators.groups.consumer.requests import MayDescribe
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 
 class TimerKind(enum.Enum):

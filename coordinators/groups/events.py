@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from coordinators.groups.effects import TimerKey
-from coordinators.groups.requests import GroupRequest
-from protocol.errors import ErrorCode
-from protocol.lean_named_tuple import NamedTuple
+from echoless.coordinators.groups.effects import TimerKey
+from echoless.coordinators.groups.requests import GroupRequest
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 
 class Now(NamedTuple):

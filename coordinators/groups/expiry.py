@@ -10,17 +10,17 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from coordinators.groups.deleted_topic import DeletedTopic
-from coordinators.groups.deletions import Deletions
-from coordinators.groups.effects import Effect
-from coordinators.groups.events import Now
-from coordinators.groups.group import CONSUMER, Group, GroupState
-from coordinators.groups.groups import Groups, Record
-from coordinators.groups.log_names import shown
-from protocol.consumer_offsets.group_value import NO_TIMESTAMP
-from protocol.consumer_offsets.keys import OffsetKey
-from protocol.consumer_offsets.offset_value import NO_EXPIRY, OffsetValue
-from protocol.errors import ErrorCode
+from echoless.coordinators.groups.deleted_topic import DeletedTopic
+from echoless.coordinators.groups.deletions import Deletions
+from echoless.coordinators.groups.effects import Effect
+from echoless.coordinators.groups.events import Now
+from echoless.coordinators.groups.group import CONSUMER, Group, GroupState
+from echoless.coordinators.groups.groups import Groups, Record
+from echoless.coordinators.groups.log_names import shown
+from echoless.protocol.consumer_offsets.group_value import NO_TIMESTAMP
+from echoless.protocol.consumer_offsets.keys import OffsetKey
+from echoless.protocol.consumer_offsets.offset_value import NO_EXPIRY, OffsetValue
+from echoless.protocol.errors import ErrorCode
 
 _OFFSETS_PER_SLICE: Final = 1_000
 _GROUPS_PER_SLICE: Final = 100

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from coordinators.groups.answers import GroupAnswer
-from coordinators.groups.config import GroupConfig
-from coordinators.groups.durable import DurableGroups
-from coordinators.groups.effects import (
+from echoless.coordinators.groups.answers import GroupAnswer
+from echoless.coordinators.groups.config import GroupConfig
+from echoless.coordinators.groups.durable import DurableGroups
+from echoless.coordinators.groups.effects import (
     Append,
     CancelTimer,
     Effect,
@@ -21,13 +21,13 @@ from coordinators.groups.effects import (
     SetTimer,
     TimerKey,
 )
-from coordinators.groups.events import Now
-from coordinators.groups.group import Group, stored_group
-from coordinators.groups.member import Member
-from coordinators.groups.usage import Usage, value_size
-from protocol.consumer_offsets.consumer_values import ConsumerValue, write_consumer_value
-from protocol.consumer_offsets.group_value import GroupValue, write_group_value
-from protocol.consumer_offsets.keys import (
+from echoless.coordinators.groups.events import Now
+from echoless.coordinators.groups.group import Group, stored_group
+from echoless.coordinators.groups.member import Member
+from echoless.coordinators.groups.usage import Usage, value_size
+from echoless.protocol.consumer_offsets.consumer_values import ConsumerValue, write_consumer_value
+from echoless.protocol.consumer_offsets.group_value import GroupValue, write_group_value
+from echoless.protocol.consumer_offsets.keys import (
     ConsumerKey,
     GroupKey,
     OffsetKey,
@@ -35,8 +35,8 @@ from protocol.consumer_offsets.keys import (
     write_group_key,
     write_offset_key,
 )
-from protocol.consumer_offsets.offset_value import OffsetValue, write_offset_value
-from protocol.errors import ErrorCode
+from echoless.protocol.consumer_offsets.offset_value import OffsetValue, write_offset_value
+from echoless.protocol.errors import ErrorCode
 
 Record = (
     tuple[OffsetKey, OffsetValue | None]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from coordinators.groups.answers import HeartbeatAnswer
-from coordinators.groups.group import Group, GroupState
-from coordinators.groups.groups import Groups
-from coordinators.groups.membership import generation_error
-from coordinators.groups.requests import Heartbeat
-from coordinators.groups.sessions import Sessions
-from protocol.errors import ErrorCode
+from echoless.coordinators.groups.answers import HeartbeatAnswer
+from echoless.coordinators.groups.group import Group, GroupState
+from echoless.coordinators.groups.groups import Groups
+from echoless.coordinators.groups.membership import generation_error
+from echoless.coordinators.groups.requests import Heartbeat
+from echoless.coordinators.groups.sessions import Sessions
+from echoless.protocol.errors import ErrorCode
 
 
 class Heartbeats:

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from coordinators.groups.answers import JoinAnswer
-from coordinators.groups.group import Group, GroupState
-from coordinators.groups.groups import Groups
-from coordinators.groups.log_names import shown
-from coordinators.groups.member import Member, joining_member, protocol_bytes
-from coordinators.groups.membership import Membership, member_error
-from coordinators.groups.rebalances import Rebalances
-from coordinators.groups.requests import JoinGroup
-from coordinators.groups.sessions import Sessions
-from coordinators.groups.static_members import StaticMembers
-from protocol.errors import ErrorCode
+from echoless.coordinators.groups.answers import JoinAnswer
+from echoless.coordinators.groups.group import Group, GroupState
+from echoless.coordinators.groups.groups import Groups
+from echoless.coordinators.groups.log_names import shown
+from echoless.coordinators.groups.member import Member, joining_member, protocol_bytes
+from echoless.coordinators.groups.membership import Membership, member_error
+from echoless.coordinators.groups.rebalances import Rebalances
+from echoless.coordinators.groups.requests import JoinGroup
+from echoless.coordinators.groups.sessions import Sessions
+from echoless.coordinators.groups.static_members import StaticMembers
+from echoless.protocol.errors import ErrorCode
 
 _NO_MEMBER: Final = ""
 _REASON_CHARACTERS_MAX: Final = 200

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from coordinators.groups.answers import LeaveAnswer, LeftMember
-from coordinators.groups.group import Group, GroupState
-from coordinators.groups.groups import Groups
-from coordinators.groups.member import Member
-from coordinators.groups.membership import Membership, member_error
-from coordinators.groups.rebalances import Rebalances
-from coordinators.groups.requests import LeaveGroup, LeavingMember
-from protocol.errors import ErrorCode
+from echoless.coordinators.groups.answers import LeaveAnswer, LeftMember
+from echoless.coordinators.groups.group import Group, GroupState
+from echoless.coordinators.groups.groups import Groups
+from echoless.coordinators.groups.member import Member
+from echoless.coordinators.groups.membership import Membership, member_error
+from echoless.coordinators.groups.rebalances import Rebalances
+from echoless.coordinators.groups.requests import LeaveGroup, LeavingMember
+from echoless.protocol.errors import ErrorCode
 
 
 class Leaves:

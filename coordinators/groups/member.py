@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from coordinators.groups.requests import JoinGroup
-from protocol.consumer_offsets.group_value import MemberValue
-from protocol.lean_dataclass import dataclass
+from echoless.coordinators.groups.requests import JoinGroup
+from echoless.protocol.consumer_offsets.group_value import MemberValue
+from echoless.protocol.lean_dataclass import dataclass
 
 Protocols = tuple[tuple[str, bytes], ...]
 

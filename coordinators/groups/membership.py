@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from coordinators.groups.answers import JoinAnswer, SyncAnswer
-from coordinators.groups.effects import TimerKey, TimerKind
-from coordinators.groups.group import Group
-from coordinators.groups.groups import Groups
-from coordinators.groups.member import Member, Protocols, protocol_bytes
-from coordinators.groups.sessions import Sessions
-from protocol.errors import ErrorCode
+from echoless.coordinators.groups.answers import JoinAnswer, SyncAnswer
+from echoless.coordinators.groups.effects import TimerKey, TimerKind
+from echoless.coordinators.groups.group import Group
+from echoless.coordinators.groups.groups import Groups
+from echoless.coordinators.groups.member import Member, Protocols, protocol_bytes
+from echoless.coordinators.groups.sessions import Sessions
+from echoless.protocol.errors import ErrorCode
 
 
 class Membership:

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from functools import partial
 
-from coordinators.groups.answers import OffsetCommitAnswer
-from coordinators.groups.append_errors import commit_code
-from coordinators.groups.consumer.descriptions import commit_error, stale_partitions
-from coordinators.groups.consumer.topics import KnownTopics
-from coordinators.groups.group import Group, GroupState
-from coordinators.groups.groups import Groups, Record
-from coordinators.groups.membership import generation_error
-from coordinators.groups.requests import NO_RETENTION, CommittedPartition, OffsetCommit
-from coordinators.groups.sessions import Sessions
-from coordinators.groups.usage import metadata_size, value_size
-from protocol.consumer_offsets.fields import STRING_BYTES_MAX
-from protocol.consumer_offsets.keys import OffsetKey
-from protocol.consumer_offsets.offset_value import NO_EXPIRY, OffsetValue
-from protocol.errors import ErrorCode
+from echoless.coordinators.groups.answers import OffsetCommitAnswer
+from echoless.coordinators.groups.append_errors import commit_code
+from echoless.coordinators.groups.consumer.descriptions import commit_error, stale_partitions
+from echoless.coordinators.groups.consumer.topics import KnownTopics
+from echoless.coordinators.groups.group import Group, GroupState
+from echoless.coordinators.groups.groups import Groups, Record
+from echoless.coordinators.groups.membership import generation_error
+from echoless.coordinators.groups.requests import NO_RETENTION, CommittedPartition, OffsetCommit
+from echoless.coordinators.groups.sessions import Sessions
+from echoless.coordinators.groups.usage import metadata_size, value_size
+from echoless.protocol.consumer_offsets.fields import STRING_BYTES_MAX
+from echoless.protocol.consumer_offsets.keys import OffsetKey
+from echoless.protocol.consumer_offsets.offset_value import NO_EXPIRY, OffsetValue
+from echoless.protocol.errors import ErrorCode
 
 
 class OffsetCommits:

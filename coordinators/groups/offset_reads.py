@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from coordinators.groups.answers import FetchedOffset, OffsetFetchAnswer
-from coordinators.groups.consumer.descriptions import fetch_error
-from coordinators.groups.groups import Groups
-from coordinators.groups.requests import OffsetFetch
-from protocol.consumer_offsets.offset_value import OffsetValue
-from protocol.errors import ErrorCode
+from echoless.coordinators.groups.answers import FetchedOffset, OffsetFetchAnswer
+from echoless.coordinators.groups.consumer.descriptions import fetch_error
+from echoless.coordinators.groups.groups import Groups
+from echoless.coordinators.groups.requests import OffsetFetch
+from echoless.protocol.consumer_offsets.offset_value import OffsetValue
+from echoless.protocol.errors import ErrorCode
 
 Offsets = dict[str, dict[int, OffsetValue]]
 _NONE_PENDING: frozenset[tuple[str, int]] = frozenset()

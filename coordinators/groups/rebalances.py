@@ -10,17 +10,17 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from coordinators.groups.answers import JoinAnswer, JoinedMember, SyncAnswer
-from coordinators.groups.append_errors import group_code
-from coordinators.groups.effects import TimerKey, TimerKind
-from coordinators.groups.group import Group, GroupState
-from coordinators.groups.groups import Groups
-from coordinators.groups.log_names import shown
-from coordinators.groups.member import Member
-from coordinators.groups.membership import Membership
-from coordinators.groups.sessions import Sessions
-from protocol.consumer_offsets.keys import GroupKey
-from protocol.errors import ErrorCode
+from echoless.coordinators.groups.answers import JoinAnswer, JoinedMember, SyncAnswer
+from echoless.coordinators.groups.append_errors import group_code
+from echoless.coordinators.groups.effects import TimerKey, TimerKind
+from echoless.coordinators.groups.group import Group, GroupState
+from echoless.coordinators.groups.groups import Groups
+from echoless.coordinators.groups.log_names import shown
+from echoless.coordinators.groups.member import Member
+from echoless.coordinators.groups.membership import Membership
+from echoless.coordinators.groups.sessions import Sessions
+from echoless.protocol.consumer_offsets.keys import GroupKey
+from echoless.protocol.errors import ErrorCode
 
 _NO_ONE_WAITS_MS: Final = 1_000
 """Least time between looks at a join phase in which only absent static members are left: their timeout may be tiny."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from coordinators.groups.effects import TimerKey, TimerKind
-from coordinators.groups.group import Group
-from coordinators.groups.groups import Groups
-from coordinators.groups.member import Member
+from echoless.coordinators.groups.effects import TimerKey, TimerKind
+from echoless.coordinators.groups.group import Group
+from echoless.coordinators.groups.groups import Groups
+from echoless.coordinators.groups.member import Member
 
 
 class Sessions:

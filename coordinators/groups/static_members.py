@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from functools import partial
 
-from coordinators.groups.answers import JoinAnswer, SyncAnswer
-from coordinators.groups.append_errors import group_code
-from coordinators.groups.group import Group, GroupState
-from coordinators.groups.groups import Groups
-from coordinators.groups.log_names import shown
-from coordinators.groups.member import Member
-from coordinators.groups.membership import Membership
-from coordinators.groups.rebalances import Rebalances, joined_members
-from coordinators.groups.requests import JoinGroup
-from coordinators.groups.sessions import Sessions
-from protocol.consumer_offsets.keys import GroupKey
-from protocol.errors import ErrorCode
-from protocol.lean_dataclass import dataclass
+from echoless.coordinators.groups.answers import JoinAnswer, SyncAnswer
+from echoless.coordinators.groups.append_errors import group_code
+from echoless.coordinators.groups.group import Group, GroupState
+from echoless.coordinators.groups.groups import Groups
+from echoless.coordinators.groups.log_names import shown
+from echoless.coordinators.groups.member import Member
+from echoless.coordinators.groups.membership import Membership
+from echoless.coordinators.groups.rebalances import Rebalances, joined_members
+from echoless.coordinators.groups.requests import JoinGroup
+from echoless.coordinators.groups.sessions import Sessions
+from echoless.protocol.consumer_offsets.keys import GroupKey
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.lean_dataclass import dataclass
 
 
 @dataclass(slots=True, eq=False)

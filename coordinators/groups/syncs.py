@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from functools import partial
 
-from coordinators.groups.answers import SyncAnswer
-from coordinators.groups.append_errors import sync_code
-from coordinators.groups.group import Group, GroupState
-from coordinators.groups.groups import Groups
-from coordinators.groups.member import Member
-from coordinators.groups.membership import generation_error
-from coordinators.groups.rebalances import Rebalances
-from coordinators.groups.requests import SyncGroup
-from coordinators.groups.sessions import Sessions
-from protocol.consumer_offsets.keys import GroupKey
-from protocol.errors import ErrorCode
+from echoless.coordinators.groups.answers import SyncAnswer
+from echoless.coordinators.groups.append_errors import sync_code
+from echoless.coordinators.groups.group import Group, GroupState
+from echoless.coordinators.groups.groups import Groups
+from echoless.coordinators.groups.member import Member
+from echoless.coordinators.groups.membership import generation_error
+from echoless.coordinators.groups.rebalances import Rebalances
+from echoless.coordinators.groups.requests import SyncGroup
+from echoless.coordinators.groups.sessions import Sessions
+from echoless.protocol.consumer_offsets.keys import GroupKey
+from echoless.protocol.errors import ErrorCode
 
 
 class Syncs:

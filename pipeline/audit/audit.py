@@ -16,18 +16,18 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from pipeline.audit.extents import FAULT_RECORD_COUNT
-from pipeline.audit.findings import Finding, Kind, Severity
-from pipeline.audit.replicas import compare_replicas
-from pipeline.audit.runs import PARTITION_KEY
-from pipeline.audit.streams import (
+from echoless.pipeline.audit.extents import FAULT_RECORD_COUNT
+from echoless.pipeline.audit.findings import Finding, Kind, Severity
+from echoless.pipeline.audit.replicas import compare_replicas
+from echoless.pipeline.audit.runs import PARTITION_KEY
+from echoless.pipeline.audit.streams import (
     PartitionOfReplica,
     find_extents,
     find_runs,
     judge_extents,
     judge_runs,
 )
-from pipeline.batches.batch_source import FORMAT, BatchSource
+from echoless.pipeline.batches.batch_source import FORMAT, BatchSource
 
 FINDINGS_SHOWN_MAX: Final = 1000
 EXPIRATION_MS_DEFAULT: Final = 86_400_000

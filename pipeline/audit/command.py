@@ -1,4 +1,4 @@
-"""`python -m pipeline audit`: reads, judges, prints the verdict, writes Parquet and the report."""
+"""`python -m echoless.spark audit`: reads, judges, prints the verdict, writes Parquet and the report."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from pipeline.audit.audit import EXPIRATION_MS_DEFAULT, Promises, audit
-from pipeline.audit.duplicates import NoMetricsError, count_duplicates
-from pipeline.audit.promises import read_promises
-from pipeline.audit.report import ReportFacts, write_report
-from pipeline.audit.verdict import show_verdict
-from pipeline.batches.data_directory import NotADataDirectoryError
-from pipeline.security import checked, file_options
-from pipeline.session import open_session
+from echoless.pipeline.audit.audit import EXPIRATION_MS_DEFAULT, Promises, audit
+from echoless.pipeline.audit.duplicates import NoMetricsError, count_duplicates
+from echoless.pipeline.audit.promises import read_promises
+from echoless.pipeline.audit.report import ReportFacts, write_report
+from echoless.pipeline.audit.verdict import show_verdict
+from echoless.pipeline.batches.data_directory import NotADataDirectoryError
+from echoless.pipeline.security import checked, file_options
+from echoless.pipeline.session import open_session
 
 _PROBLEMS_FOUND: Final = 1
 _WIDTH_OF_SCRIPTS: Final = 200

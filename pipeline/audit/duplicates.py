@@ -6,7 +6,7 @@ import re
 from http.client import HTTPConnection, HTTPException
 from typing import Final
 
-from client.cluster import Address, parse_addresses
+from echoless.client.cluster import Address, parse_addresses
 
 _COUNTER: Final = re.compile(
     rb"^echoless_duplicates_total(?:\{[^}]*\})? ([0-9.e+]+)$", re.MULTILINE

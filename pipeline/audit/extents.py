@@ -12,8 +12,15 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pipeline.audit.arrow_rows import Flags, Integers, booleans, integers, schema_of, starts_of
-from pipeline.audit.runs import LOG_ORDER, PARTITION_KEY
+from echoless.pipeline.audit.arrow_rows import (
+    Flags,
+    Integers,
+    booleans,
+    integers,
+    schema_of,
+    starts_of,
+)
+from echoless.pipeline.audit.runs import LOG_ORDER, PARTITION_KEY
 
 
 class Extent(NamedTuple):

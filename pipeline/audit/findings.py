@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from typing import Final, NamedTuple
 
-from pipeline.audit.arrow_rows import ddl_of
+from echoless.pipeline.audit.arrow_rows import ddl_of
 
 
 class Severity(enum.StrEnum):

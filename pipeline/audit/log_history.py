@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from pipeline.audit.extents import FAULT_CRC, FAULT_DAMAGE, FAULT_RECORD_COUNT, Extent
-from pipeline.audit.findings import Finding, Kind, Severity
+from echoless.pipeline.audit.extents import FAULT_CRC, FAULT_DAMAGE, FAULT_RECORD_COUNT, Extent
+from echoless.pipeline.audit.findings import Finding, Kind, Severity
 
 
 @dataclass(slots=True)

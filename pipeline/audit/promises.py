@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from pipeline.audit.audit import Promises
-from pipeline.audit.streams import PartitionOfReplica
-from pipeline.batches.data_directory import (
+from echoless.pipeline.audit.audit import Promises
+from echoless.pipeline.audit.streams import PartitionOfReplica
+from echoless.pipeline.batches.data_directory import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARK_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,

@@ -16,8 +16,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from pipeline.audit.findings import FINDING_DDL, Finding, Kind, Severity
-from pipeline.audit.streams import PartitionOfReplica
+from echoless.pipeline.audit.findings import FINDING_DDL, Finding, Kind, Severity
+from echoless.pipeline.audit.streams import PartitionOfReplica
 
 _RANGE_BITS: Final = 16
 """Offsets whose batches are digested together: 2**16."""

@@ -13,11 +13,16 @@ from typing import Final
 
 from pyspark.sql import Row
 
-from pipeline.audit.audit import AuditTables, shown
-from pipeline.audit.charts import Line, area_chart, line_chart
-from pipeline.audit.findings import Finding, Kind, Severity
-from pipeline.audit.runs import Run
-from pipeline.audit.timeline import SequenceTimeline, TimeSlices, sequence_timelines, time_slices
+from echoless.pipeline.audit.audit import AuditTables, shown
+from echoless.pipeline.audit.charts import Line, area_chart, line_chart
+from echoless.pipeline.audit.findings import Finding, Kind, Severity
+from echoless.pipeline.audit.runs import Run
+from echoless.pipeline.audit.timeline import (
+    SequenceTimeline,
+    TimeSlices,
+    sequence_timelines,
+    time_slices,
+)
 
 _TEMPLATE: Final = "report.html"
 _LOGS_MAX: Final = 500

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pipeline.audit.arrow_rows import Flags, booleans, integers, schema_of, starts_of
-from protocol.sequence import SEQUENCE_MAX
+from echoless.pipeline.audit.arrow_rows import Flags, booleans, integers, schema_of, starts_of
+from echoless.protocol.sequence import SEQUENCE_MAX
 
 PARTITION_KEY: Final = ("replica", "topic", "partition")
 PRODUCER_KEY: Final = (*PARTITION_KEY, "producer_id")

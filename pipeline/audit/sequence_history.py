@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from pipeline.audit.findings import Finding, Kind, Severity
-from pipeline.audit.runs import Run
-from protocol.sequence import DISTANCE_MAX, SEQUENCE_MAX
+from echoless.pipeline.audit.findings import Finding, Kind, Severity
+from echoless.pipeline.audit.runs import Run
+from echoless.protocol.sequence import DISTANCE_MAX, SEQUENCE_MAX
 
 HOLES_MAX: Final = 100_000
 """Holes kept open per producer and epoch; above that, the oldest is reported."""

@@ -14,13 +14,13 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from pipeline.audit.arrow_rows import batch_of, ddl_of, rows_of
-from pipeline.audit.extents import BATCH_COLUMNS as EXTENT_COLUMNS
-from pipeline.audit.extents import Extent, extents_of_batches
-from pipeline.audit.findings import FINDING_DDL, Finding
-from pipeline.audit.log_history import LogHistory
-from pipeline.audit.runs import BATCH_COLUMNS as RUN_COLUMNS
-from pipeline.audit.runs import (
+from echoless.pipeline.audit.arrow_rows import batch_of, ddl_of, rows_of
+from echoless.pipeline.audit.extents import BATCH_COLUMNS as EXTENT_COLUMNS
+from echoless.pipeline.audit.extents import Extent, extents_of_batches
+from echoless.pipeline.audit.findings import FINDING_DDL, Finding
+from echoless.pipeline.audit.log_history import LogHistory
+from echoless.pipeline.audit.runs import BATCH_COLUMNS as RUN_COLUMNS
+from echoless.pipeline.audit.runs import (
     LOG_ORDER,
     PARTITION_KEY,
     PRODUCER_KEY,
@@ -28,7 +28,7 @@ from pipeline.audit.runs import (
     merged_runs,
     runs_of_batches,
 )
-from pipeline.audit.sequence_history import ProducerHistory
+from echoless.pipeline.audit.sequence_history import ProducerHistory
 
 PartitionOfReplica = tuple[str, str, int]
 _FINDINGS_AT_ONCE: Final = 10_000

@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as f
 
-from pipeline.audit.arrow_rows import batch_of, rows_of
-from pipeline.audit.audit import AuditTables
-from pipeline.audit.findings import Finding, Severity
-from pipeline.audit.runs import PRODUCER_KEY, Run, merged_runs
+from echoless.pipeline.audit.arrow_rows import batch_of, rows_of
+from echoless.pipeline.audit.audit import AuditTables
+from echoless.pipeline.audit.findings import Finding, Severity
+from echoless.pipeline.audit.runs import PRODUCER_KEY, Run, merged_runs
 
 _SLICES: Final = 200
 _MOST: Final = (0.001, 0.999)

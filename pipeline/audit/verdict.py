@@ -10,8 +10,8 @@ from pyspark.sql import functions as f
 from rich.console import Console
 from rich.table import Table
 
-from pipeline.audit.audit import AuditTables, shown
-from pipeline.audit.findings import Finding, Severity
+from echoless.pipeline.audit.audit import AuditTables, shown
+from echoless.pipeline.audit.findings import Finding, Severity
 
 _LINES_MAX: Final = 50
 _PARTITIONS_MAX: Final = 50

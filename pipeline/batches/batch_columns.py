@@ -12,8 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from protocol.record_batch import BATCH_HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchHeader, Buffer
-from protocol.sequence import NO_SEQUENCE, SEQUENCE_MAX
+from echoless.protocol.record_batch import (
+    BATCH_HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    BatchHeader,
+    Buffer,
+)
+from echoless.protocol.sequence import NO_SEQUENCE, SEQUENCE_MAX
 
 Integers = npt.NDArray[np.int64]
 Headers = npt.NDArray[np.void]

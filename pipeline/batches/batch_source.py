@@ -27,12 +27,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from client.security import Security
-from pipeline.batches.batch_columns import DDL
-from pipeline.batches.cluster_scan import OffsetRange, plan_ranges, read_range
-from pipeline.batches.data_directory import find_partitions, find_stretches
-from pipeline.batches.segment_scan import SegmentScan, Stretch
-from pipeline.security import security_in
+from echoless.client.security import Security
+from echoless.pipeline.batches.batch_columns import DDL
+from echoless.pipeline.batches.cluster_scan import OffsetRange, plan_ranges, read_range
+from echoless.pipeline.batches.data_directory import find_partitions, find_stretches
+from echoless.pipeline.batches.segment_scan import SegmentScan, Stretch
+from echoless.pipeline.security import security_in
 
 FORMAT: Final = "echoless-batches"
 _SPLIT_BYTES_DEFAULT: Final = 64 * 1024 * 1024

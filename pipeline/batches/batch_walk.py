@@ -13,9 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from pipeline.batches.batch_columns import decode_headers
-from protocol.checksum import crc32c
-from protocol.record_batch import (
+from echoless.pipeline.batches.batch_columns import decode_headers
+from echoless.protocol.checksum import crc32c
+from echoless.protocol.record_batch import (
     BATCH_LENGTH_MIN,
     HEADER_SIZE,
     LOG_OVERHEAD,

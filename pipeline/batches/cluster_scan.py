@@ -15,10 +15,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from client.security import NO_SECURITY, Security
-from pipeline.batches.batch_columns import decode_headers, header_columns, to_arrow
-from pipeline.batches.batch_walk import Walk, walk
-from pipeline.batches.partition_leader import (
+from echoless.client.security import NO_SECURITY, Security
+from echoless.pipeline.batches.batch_columns import decode_headers, header_columns, to_arrow
+from echoless.pipeline.batches.batch_walk import Walk, walk
+from echoless.pipeline.batches.partition_leader import (
     EARLIEST,
     LATEST,
     PartitionLeader,

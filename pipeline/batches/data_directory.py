@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.batches.segment_scan import Stretch
-from protocol.record_batch import HEADER_SIZE, read_header
+from echoless.pipeline.batches.segment_scan import Stretch
+from echoless.protocol.record_batch import HEADER_SIZE, read_header
 
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"

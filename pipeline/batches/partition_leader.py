@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Self
 
-from client.cluster import parse_addresses
-from client.connection import AuthenticationError, Connection, ConnectionFailedError
-from client.security import NO_SECURITY, Security
-from protocol.errors import ErrorCode
+from echoless.client.cluster import parse_addresses
+from echoless.client.connection import AuthenticationError, Connection, ConnectionFailedError
+from echoless.client.security import NO_SECURITY, Security
+from echoless.protocol.errors import ErrorCode
 
 EARLIEST: Final = -2
 LATEST: Final = -1

@@ -14,9 +14,9 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from pipeline.batches.batch_columns import decode_headers, header_columns, to_arrow
-from pipeline.batches.batch_walk import Walk, begins_batch, claimed_size, find_batch, walk
-from protocol.record_batch import HEADER_SIZE
+from echoless.pipeline.batches.batch_columns import decode_headers, header_columns, to_arrow
+from echoless.pipeline.batches.batch_walk import Walk, begins_batch, claimed_size, find_batch, walk
+from echoless.protocol.record_batch import HEADER_SIZE
 
 _BLOCK_BYTES: Final = 8 * 1024 * 1024
 _SEARCH_BYTES: Final = 1024 * 1024

@@ -12,9 +12,9 @@ import json
 import re
 from typing import Final
 
-from pipeline.exactly_once.errors import LedgerError
-from pipeline.exactly_once.ledger import BATCHES_KEPT
-from pipeline.exactly_once.ledger_files import LedgerFiles
+from echoless.pipeline.exactly_once.errors import LedgerError
+from echoless.pipeline.exactly_once.ledger import BATCHES_KEPT
+from echoless.pipeline.exactly_once.ledger_files import LedgerFiles
 
 VERSION: Final = 1
 _NAME: Final = re.compile(r"batch-(\d{20})\.json")

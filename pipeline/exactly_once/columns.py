@@ -16,8 +16,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pipeline.exactly_once.errors import OptionError
-from pipeline.exactly_once.options import SORT_WITHIN_PARTITIONS, SinkOptions
+from echoless.pipeline.exactly_once.errors import OptionError
+from echoless.pipeline.exactly_once.options import SORT_WITHIN_PARTITIONS, SinkOptions
 
 _TEXT: Final = (StringType, BinaryType)
 _TYPES: Final[dict[str, tuple[type[DataType], ...]]] = {

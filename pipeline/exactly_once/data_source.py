@@ -26,15 +26,15 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pipeline.exactly_once.batch_record import BatchRecord
-from pipeline.exactly_once.columns import check_columns
-from pipeline.exactly_once.ends import put_ends
-from pipeline.exactly_once.errors import OptionError, SinkError
-from pipeline.exactly_once.ledger import Place
-from pipeline.exactly_once.ledger_identity import identified, open_files
-from pipeline.exactly_once.options import CHECKPOINT_LOCATION, SinkOptions, read_options
-from pipeline.exactly_once.partition_writer import Attempted, write_partition
-from pipeline.exactly_once.row_order import sort_rows
+from echoless.pipeline.exactly_once.batch_record import BatchRecord
+from echoless.pipeline.exactly_once.columns import check_columns
+from echoless.pipeline.exactly_once.ends import put_ends
+from echoless.pipeline.exactly_once.errors import OptionError, SinkError
+from echoless.pipeline.exactly_once.ledger import Place
+from echoless.pipeline.exactly_once.ledger_identity import identified, open_files
+from echoless.pipeline.exactly_once.options import CHECKPOINT_LOCATION, SinkOptions, read_options
+from echoless.pipeline.exactly_once.partition_writer import Attempted, write_partition
+from echoless.pipeline.exactly_once.row_order import sort_rows
 
 FORMAT: Final = "echoless"
 QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"

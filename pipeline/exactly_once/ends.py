@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from pipeline.exactly_once.entries import End
-from pipeline.exactly_once.errors import SinkError
-from pipeline.exactly_once.ledger import Ledger, Place
-from pipeline.exactly_once.ledger_identity import open_files
-from pipeline.exactly_once.options import SinkOptions
-from pipeline.exactly_once.verification import mismatch
+from echoless.pipeline.exactly_once.entries import End
+from echoless.pipeline.exactly_once.errors import SinkError
+from echoless.pipeline.exactly_once.ledger import Ledger, Place
+from echoless.pipeline.exactly_once.ledger_identity import open_files
+from echoless.pipeline.exactly_once.options import SinkOptions
+from echoless.pipeline.exactly_once.verification import mismatch
 
 _AT_ONCE: Final = 8
 """Files written in parallel: remote file systems are slow."""

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple
 
-from client.sequencer import Identity
-from client.state import ProducerState
+from echoless.client.sequencer import Identity
+from echoless.client.state import ProducerState
 
 VERSION: Final = 1
 

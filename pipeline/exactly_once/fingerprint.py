@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from client.columns import bytes_of, lengths_of
-from pipeline.exactly_once.rows import Slice
-from protocol.checksum import crc32c
+from echoless.client.columns import bytes_of, lengths_of
+from echoless.pipeline.exactly_once.rows import Slice
+from echoless.protocol.checksum import crc32c
 
 
 @dataclass(slots=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from client.sequencer import Identity
-from pipeline.exactly_once.entries import TopicPartition
-from pipeline.exactly_once.leaders import Leaders, Standing
-from pipeline.exactly_once.previous_batch import PreviousBatch
-from pipeline.exactly_once.stretches import agrees, is_ahead
+from echoless.client.sequencer import Identity
+from echoless.pipeline.exactly_once.entries import TopicPartition
+from echoless.pipeline.exactly_once.leaders import Leaders, Standing
+from echoless.pipeline.exactly_once.previous_batch import PreviousBatch
+from echoless.pipeline.exactly_once.stretches import agrees, is_ahead
 
 
 class Beginning(NamedTuple):

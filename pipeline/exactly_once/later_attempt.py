@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from client.sequencer import BAD_NEWS_MAX, Identity
-from pipeline.exactly_once.entries import Begin, Stretch, TopicPartition
-from pipeline.exactly_once.errors import SinkError
-from pipeline.exactly_once.leaders import Leaders, Standing
-from pipeline.exactly_once.ledger import Place
-from pipeline.exactly_once.stretches import count_found, current_stretches
+from echoless.client.sequencer import BAD_NEWS_MAX, Identity
+from echoless.pipeline.exactly_once.entries import Begin, Stretch, TopicPartition
+from echoless.pipeline.exactly_once.errors import SinkError
+from echoless.pipeline.exactly_once.leaders import Leaders, Standing
+from echoless.pipeline.exactly_once.ledger import Place
+from echoless.pipeline.exactly_once.stretches import count_found, current_stretches
 
 BAD_NEWS_PAUSE_S: Final = 0.5
 

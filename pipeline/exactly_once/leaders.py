@@ -11,15 +11,15 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
-from client.cluster import Cluster, NoLeaderError, parse_addresses
-from client.connection_errors import ConnectionFailedError
-from client.pipelined_connection import PipelinedConnection
-from client.producer_ids import new_identity
-from client.sequencer import EPOCH_MAX, Found, Identity
-from client.settings import Settings
-from pipeline.exactly_once.entries import TopicPartition
-from pipeline.exactly_once.errors import SinkError
-from protocol.errors import ErrorCode
+from echoless.client.cluster import Cluster, NoLeaderError, parse_addresses
+from echoless.client.connection_errors import ConnectionFailedError
+from echoless.client.pipelined_connection import PipelinedConnection
+from echoless.client.producer_ids import new_identity
+from echoless.client.sequencer import EPOCH_MAX, Found, Identity
+from echoless.client.settings import Settings
+from echoless.pipeline.exactly_once.entries import TopicPartition
+from echoless.pipeline.exactly_once.errors import SinkError
+from echoless.protocol.errors import ErrorCode
 
 _LATEST: Final = -1
 _NO_TOPICS: Final = {

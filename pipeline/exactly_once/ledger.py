@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from pipeline.exactly_once.entries import (
+from echoless.pipeline.exactly_once.entries import (
     Begin,
     End,
     Entry,
@@ -26,8 +26,8 @@ from pipeline.exactly_once.entries import (
     decode_entry,
     encode_entry,
 )
-from pipeline.exactly_once.errors import LedgerError
-from pipeline.exactly_once.ledger_files import LedgerFiles
+from echoless.pipeline.exactly_once.errors import LedgerError
+from echoless.pipeline.exactly_once.ledger_files import LedgerFiles
 
 BATCHES_KEPT: Final = 10
 """Batches whose entries are kept when they are done: a replay needs the last one, a reader some

@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol
 
 from pyarrow import fs
 
-from pipeline.exactly_once.errors import LedgerError, OptionError
+from echoless.pipeline.exactly_once.errors import LedgerError, OptionError
 
 _RENAMES_WITHOUT_REPLACING: Final = ("hdfs", "viewfs")
 _LOCAL: Final = "file"

@@ -14,9 +14,13 @@ import uuid
 from dataclasses import replace
 from typing import Final
 
-from pipeline.exactly_once.errors import LedgerError
-from pipeline.exactly_once.ledger_files import LedgerFiles, absolute_location, open_ledger_files
-from pipeline.exactly_once.options import SinkOptions
+from echoless.pipeline.exactly_once.errors import LedgerError
+from echoless.pipeline.exactly_once.ledger_files import (
+    LedgerFiles,
+    absolute_location,
+    open_ledger_files,
+)
+from echoless.pipeline.exactly_once.options import SinkOptions
 
 VERSION: Final = 1
 _NAME: Final = "ledger.json"

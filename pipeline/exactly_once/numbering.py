@@ -10,22 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
-from client.sequencer import Identity
-from client.state import PartitionState, ProducerState
-from pipeline.exactly_once.entries import Begin, Stretch, TopicPartition
-from pipeline.exactly_once.errors import SinkError
-from pipeline.exactly_once.first_attempt import LeaderAhead, begin_batch
-from pipeline.exactly_once.later_attempt import CountStored, resume_batch
-from pipeline.exactly_once.leaders import Leaders, Standing
-from pipeline.exactly_once.ledger import Ledger
-from pipeline.exactly_once.previous_batch import PreviousBatch, previous_batch
-from pipeline.exactly_once.stretches import (
+from echoless.client.sequencer import Identity
+from echoless.client.state import PartitionState, ProducerState
+from echoless.pipeline.exactly_once.entries import Begin, Stretch, TopicPartition
+from echoless.pipeline.exactly_once.errors import SinkError
+from echoless.pipeline.exactly_once.first_attempt import LeaderAhead, begin_batch
+from echoless.pipeline.exactly_once.later_attempt import CountStored, resume_batch
+from echoless.pipeline.exactly_once.leaders import Leaders, Standing
+from echoless.pipeline.exactly_once.ledger import Ledger
+from echoless.pipeline.exactly_once.previous_batch import PreviousBatch, previous_batch
+from echoless.pipeline.exactly_once.stretches import (
     Portion,
     current_stretches,
     handovers_of,
     portions_of,
 )
-from protocol.sequence import increment
+from echoless.protocol.sequence import increment
 
 
 class Numbering:

@@ -22,13 +22,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from client.cluster import parse_addresses
-from client.security import Security
-from client.security_options import SecurityOptionError
-from client.settings import Settings
-from pipeline.exactly_once.errors import OptionError
-from pipeline.security import is_security_option, security_in
-from protocol.record_batch import Codec
+from echoless.client.cluster import parse_addresses
+from echoless.client.security import Security
+from echoless.client.security_options import SecurityOptionError
+from echoless.client.settings import Settings
+from echoless.pipeline.exactly_once.errors import OptionError
+from echoless.pipeline.security import is_security_option, security_in
+from echoless.protocol.record_batch import Codec
 
 BOOTSTRAP_SERVERS: Final = "kafka.bootstrap.servers"
 TOPIC: Final = "topic"

@@ -25,20 +25,20 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
-from client.batch import now_ms
-from client.sequencer import Identity
-from pipeline.exactly_once.entries import End, Stretch, Target, TopicPartition
-from pipeline.exactly_once.errors import SinkError
-from pipeline.exactly_once.fingerprint import Fingerprint
-from pipeline.exactly_once.leaders import Leaders
-from pipeline.exactly_once.ledger import Ledger, Place
-from pipeline.exactly_once.ledger_identity import open_files
-from pipeline.exactly_once.numbering import Numbering
-from pipeline.exactly_once.options import SinkOptions
-from pipeline.exactly_once.read_back import ReadBack
-from pipeline.exactly_once.rows import Router, Slice, chunks
-from pipeline.exactly_once.slice_sender import SliceSender
-from pipeline.exactly_once.verification import StoredPrefix, fingerprint_of, mismatch
+from echoless.client.batch import now_ms
+from echoless.client.sequencer import Identity
+from echoless.pipeline.exactly_once.entries import End, Stretch, Target, TopicPartition
+from echoless.pipeline.exactly_once.errors import SinkError
+from echoless.pipeline.exactly_once.fingerprint import Fingerprint
+from echoless.pipeline.exactly_once.leaders import Leaders
+from echoless.pipeline.exactly_once.ledger import Ledger, Place
+from echoless.pipeline.exactly_once.ledger_identity import open_files
+from echoless.pipeline.exactly_once.numbering import Numbering
+from echoless.pipeline.exactly_once.options import SinkOptions
+from echoless.pipeline.exactly_once.read_back import ReadBack
+from echoless.pipeline.exactly_once.rows import Router, Slice, chunks
+from echoless.pipeline.exactly_once.slice_sender import SliceSender
+from echoless.pipeline.exactly_once.verification import StoredPrefix, fingerprint_of, mismatch
 
 
 class Written(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from client.sequencer import Identity
-from pipeline.exactly_once.entries import End, TopicPartition
+from echoless.client.sequencer import Identity
+from echoless.pipeline.exactly_once.entries import End, TopicPartition
 
 
 class PreviousBatch(NamedTuple):

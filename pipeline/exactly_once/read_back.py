@@ -10,15 +10,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from client.sequenced_batch import distance
-from client.sequencer import Identity
-from pipeline.exactly_once.entries import Stretch, TopicPartition
-from pipeline.exactly_once.errors import SinkError
-from pipeline.exactly_once.leaders import Leaders
-from pipeline.exactly_once.stretches import Portion
-from protocol.record_batch import HEADER_SIZE, BatchHeader, read_header
-from protocol.records import Record, read_records
-from protocol.sequence import NO_PRODUCER_ID
+from echoless.client.sequenced_batch import distance
+from echoless.client.sequencer import Identity
+from echoless.pipeline.exactly_once.entries import Stretch, TopicPartition
+from echoless.pipeline.exactly_once.errors import SinkError
+from echoless.pipeline.exactly_once.leaders import Leaders
+from echoless.pipeline.exactly_once.stretches import Portion
+from echoless.protocol.record_batch import HEADER_SIZE, BatchHeader, read_header
+from echoless.protocol.records import Record, read_records
+from echoless.protocol.sequence import NO_PRODUCER_ID
 
 
 class StoredRow(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.exactly_once.rows import NAMES
+from echoless.pipeline.exactly_once.rows import NAMES
 
 _HEADERS: Final = "headers"
 _HEADER_TEXT: Final = "headers as text"

@@ -20,12 +20,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from client.batch import record_size
-from client.column_partitions import partitions_of
-from client.columns import Columns, columns
-from pipeline.exactly_once.entries import TopicPartition
-from pipeline.exactly_once.errors import RowError
-from protocol.records import Record
+from echoless.client.batch import record_size
+from echoless.client.column_partitions import partitions_of
+from echoless.client.columns import Columns, columns
+from echoless.pipeline.exactly_once.entries import TopicPartition
+from echoless.pipeline.exactly_once.errors import RowError
+from echoless.protocol.records import Record
 
 Int64s = npt.NDArray[np.int64]
 

@@ -17,14 +17,14 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row
 
-from pipeline.exactly_once.batch_record import BatchRecord
-from pipeline.exactly_once.columns import check_columns
-from pipeline.exactly_once.data_source import QUERY_ID_PROPERTY
-from pipeline.exactly_once.ends import put_ends
-from pipeline.exactly_once.entries import End, decode_entry, encode_entry
-from pipeline.exactly_once.ledger import Place
-from pipeline.exactly_once.ledger_identity import identified, open_files
-from pipeline.exactly_once.options import (
+from echoless.pipeline.exactly_once.batch_record import BatchRecord
+from echoless.pipeline.exactly_once.columns import check_columns
+from echoless.pipeline.exactly_once.data_source import QUERY_ID_PROPERTY
+from echoless.pipeline.exactly_once.ends import put_ends
+from echoless.pipeline.exactly_once.entries import End, decode_entry, encode_entry
+from echoless.pipeline.exactly_once.ledger import Place
+from echoless.pipeline.exactly_once.ledger_identity import identified, open_files
+from echoless.pipeline.exactly_once.options import (
     ALL_COLUMNS,
     BOOTSTRAP_SERVERS,
     SORT_WITHIN_PARTITIONS,
@@ -32,8 +32,8 @@ from pipeline.exactly_once.options import (
     SinkOptions,
     read_options,
 )
-from pipeline.exactly_once.partition_writer import Written, write_partition
-from pipeline.exactly_once.rows import NAMES
+from echoless.pipeline.exactly_once.partition_writer import Written, write_partition
+from echoless.pipeline.exactly_once.rows import NAMES
 
 _ATTEMPTED: Final = "spark_partition int, rows long, rows_found long, end binary"
 

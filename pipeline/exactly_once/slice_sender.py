@@ -11,15 +11,15 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Self
 
-from client.acknowledgements import Acknowledgements
-from client.column_batch import ColumnBatches
-from client.producer import Producer
-from client.ready_batch import ReadyBatch
-from client.settings import Settings
-from client.state import ProducerState
-from pipeline.exactly_once.entries import TopicPartition
-from pipeline.exactly_once.rows import Slice, cut_records
-from protocol.records import Record
+from echoless.client.acknowledgements import Acknowledgements
+from echoless.client.column_batch import ColumnBatches
+from echoless.client.producer import Producer
+from echoless.client.ready_batch import ReadyBatch
+from echoless.client.settings import Settings
+from echoless.client.state import ProducerState
+from echoless.pipeline.exactly_once.entries import TopicPartition
+from echoless.pipeline.exactly_once.rows import Slice, cut_records
+from echoless.protocol.records import Record
 
 Records = ReadyBatch | list[Record]
 

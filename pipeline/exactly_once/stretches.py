@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from client.sequenced_batch import distance
-from client.sequencer import Found, Identity
-from pipeline.exactly_once.entries import Begin, Stretch, TopicPartition
-from protocol.sequence import increment
+from echoless.client.sequenced_batch import distance
+from echoless.client.sequencer import Found, Identity
+from echoless.pipeline.exactly_once.entries import Begin, Stretch, TopicPartition
+from echoless.protocol.sequence import increment
 
 
 class Portion(NamedTuple):

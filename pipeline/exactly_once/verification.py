@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pipeline.exactly_once.entries import TopicPartition
-from pipeline.exactly_once.errors import ReplayMismatchError
-from pipeline.exactly_once.fingerprint import Fingerprint
-from pipeline.exactly_once.ledger import Place
-from pipeline.exactly_once.read_back import StoredRow
-from pipeline.exactly_once.rows import Slice, slice_of
-from protocol.records import Record
+from echoless.pipeline.exactly_once.entries import TopicPartition
+from echoless.pipeline.exactly_once.errors import ReplayMismatchError
+from echoless.pipeline.exactly_once.fingerprint import Fingerprint
+from echoless.pipeline.exactly_once.ledger import Place
+from echoless.pipeline.exactly_once.read_back import StoredRow
+from echoless.pipeline.exactly_once.rows import Slice, slice_of
+from echoless.protocol.records import Record
 
 REMEDY = (
     "The rows of a batch have to come in the same order each time: sort within partitions "

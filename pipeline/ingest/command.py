@@ -1,4 +1,4 @@
-"""`python -m pipeline ingest`: files to a topic, each row once."""
+"""`python -m echoless.spark ingest`: files to a topic, each row once."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from typing import Annotated
 
 import typer
 
-from client.cluster import parse_addresses
-from pipeline.exactly_once import ExactlyOnceSink
-from pipeline.exactly_once.errors import SinkError
-from pipeline.exactly_once.ledger_files import open_ledger_files
-from pipeline.ingest.plan import Plan
-from pipeline.ingest.run import Ingest
-from pipeline.ingest.settings import (
+from echoless.client.cluster import parse_addresses
+from echoless.pipeline.exactly_once import ExactlyOnceSink
+from echoless.pipeline.exactly_once.errors import SinkError
+from echoless.pipeline.exactly_once.ledger_files import open_ledger_files
+from echoless.pipeline.ingest.plan import Plan
+from echoless.pipeline.ingest.run import Ingest
+from echoless.pipeline.ingest.settings import (
     BATCH_BYTES_DEFAULT,
     FORMATS,
     MIB,
     SPLIT_BYTES_DEFAULT,
     IngestSettings,
 )
-from pipeline.security import file_options, refuse_secrets
-from pipeline.session import open_session
-from pipeline.streaming.figures import Figures
-from pipeline.streaming.job import Job, fail, pairs
-from pipeline.streaming.places import ledger_of, location
+from echoless.pipeline.security import file_options, refuse_secrets
+from echoless.pipeline.session import open_session
+from echoless.pipeline.streaming.figures import Figures
+from echoless.pipeline.streaming.job import Job, fail, pairs
+from echoless.pipeline.streaming.places import ledger_of, location
 
 _PLAN = "echoless-ingest"
 

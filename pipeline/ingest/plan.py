@@ -22,8 +22,8 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 
-from pipeline.exactly_once.ledger_files import LedgerFiles
-from pipeline.ingest.settings import IngestError, IngestSettings
+from echoless.pipeline.exactly_once.ledger_files import LedgerFiles
+from echoless.pipeline.ingest.settings import IngestError, IngestSettings
 
 _SETTINGS = "settings.json"
 _BEGUN = "begun"

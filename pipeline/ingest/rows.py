@@ -15,7 +15,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pipeline.ingest.settings import IngestError, IngestSettings
+from echoless.pipeline.ingest.settings import IngestError, IngestSettings
 
 _NESTED = (ArrayType, MapType, StructType)
 

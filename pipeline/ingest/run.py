@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pipeline.exactly_once.errors import SinkError
-from pipeline.ingest.plan import Batch, Plan, check_unchanged
-from pipeline.ingest.rows import to_records
-from pipeline.ingest.settings import IngestError, IngestSettings
-from pipeline.ingest.source import find_schema, list_again, list_files, read_batch
-from pipeline.streaming.counted_writer import CountedWriter
-from pipeline.streaming.explanation import explain
-from pipeline.streaming.job import Job
-from pipeline.streaming.run import TICK_S, StreamError
+from echoless.pipeline.exactly_once.errors import SinkError
+from echoless.pipeline.ingest.plan import Batch, Plan, check_unchanged
+from echoless.pipeline.ingest.rows import to_records
+from echoless.pipeline.ingest.settings import IngestError, IngestSettings
+from echoless.pipeline.ingest.source import find_schema, list_again, list_files, read_batch
+from echoless.pipeline.streaming.counted_writer import CountedWriter
+from echoless.pipeline.streaming.explanation import explain
+from echoless.pipeline.streaming.job import Job
+from echoless.pipeline.streaming.run import TICK_S, StreamError
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -15,8 +15,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from pipeline.ingest.plan import Batch, SourceFile
-from pipeline.ingest.settings import IngestError, IngestSettings
+from echoless.pipeline.ingest.plan import Batch, SourceFile
+from echoless.pipeline.ingest.settings import IngestError, IngestSettings
 
 _WHOLE: Final = 2**62
 _SPECIAL: Final = re.compile(r"([\\\[\]{}*?])")

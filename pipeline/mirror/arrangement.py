@@ -10,7 +10,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from pipeline.mirror.offsets import Offsets
+from echoless.pipeline.mirror.offsets import Offsets
 
 
 def arrange(frame: DataFrame, offsets: Offsets) -> DataFrame:

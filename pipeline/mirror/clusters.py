@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from client.connection import Connection
-from client.security import NO_SECURITY, Security
-from pipeline.batches.partition_leader import connect
-from protocol.errors import ErrorCode
+from echoless.client.connection import Connection
+from echoless.client.security import NO_SECURITY, Security
+from echoless.pipeline.batches.partition_leader import connect
+from echoless.protocol.errors import ErrorCode
 
 _TIMEOUT_MS: Final = 30_000
 _CREATED_MEANWHILE: Final = ErrorCode.TOPIC_ALREADY_EXISTS

@@ -1,4 +1,4 @@
-"""`python -m pipeline mirror`: checks both clusters, then copies until it is done or stopped."""
+"""`python -m echoless.spark mirror`: checks both clusters, then copies until it is done or stopped."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Annotated, get_args
 
 import typer
 
-from client.cluster import parse_addresses
-from client.connection_errors import ConnectionFailedError
-from client.copier.settings import Start
-from client.security import Security
-from client.settings import Settings
-from pipeline.exactly_once import ExactlyOnceSink
-from pipeline.exactly_once.errors import OptionError, SinkError
-from pipeline.exactly_once.options import read_options
-from pipeline.kafka_connector import ConnectorError
-from pipeline.mirror.clusters import (
+from echoless.client.cluster import parse_addresses
+from echoless.client.connection_errors import ConnectionFailedError
+from echoless.client.copier.settings import Start
+from echoless.client.security import Security
+from echoless.client.settings import Settings
+from echoless.pipeline.exactly_once import ExactlyOnceSink
+from echoless.pipeline.exactly_once.errors import OptionError, SinkError
+from echoless.pipeline.exactly_once.options import read_options
+from echoless.pipeline.kafka_connector import ConnectorError
+from echoless.pipeline.mirror.clusters import (
     MirrorError,
     TargetTopics,
     check_different,
@@ -25,26 +25,26 @@ from pipeline.mirror.clusters import (
     partition_counts,
     reads_what_it_writes,
 )
-from pipeline.mirror.group_mirror import (
+from echoless.pipeline.mirror.group_mirror import (
     GROUP_BATCH_RECORDS_DEFAULT,
     GroupMirrorPlan,
     run_group_mirror,
 )
-from pipeline.mirror.mirror import (
+from echoless.pipeline.mirror.mirror import (
     BATCH_RECORDS_DEFAULT,
     MirrorPlan,
     Preparation,
     read_source,
     write_stream,
 )
-from pipeline.mirror.offsets import lag_of
-from pipeline.security import checked, file_options, is_security_option, refuse_secrets
-from pipeline.streaming.counted_writer import CountedWriter
-from pipeline.streaming.figures import Figures
-from pipeline.streaming.job import Job, fail, pairs
-from pipeline.streaming.places import ledger_of, location
-from pipeline.streaming.run import StreamRun
-from pipeline.streaming.session import open_kafka_session
+from echoless.pipeline.mirror.offsets import lag_of
+from echoless.pipeline.security import checked, file_options, is_security_option, refuse_secrets
+from echoless.pipeline.streaming.counted_writer import CountedWriter
+from echoless.pipeline.streaming.figures import Figures
+from echoless.pipeline.streaming.job import Job, fail, pairs
+from echoless.pipeline.streaming.places import ledger_of, location
+from echoless.pipeline.streaming.run import StreamRun
+from echoless.pipeline.streaming.session import open_kafka_session
 
 
 def mirror_command(

@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from client.connection_errors import ConnectionFailedError
-from client.copier.copier import Copier
-from client.copier.copier import Figures as CopierFigures
-from client.copier.position import PositionError
-from client.copier.records import to_same_partition
-from client.copier.settings import CopierSettings, Start
-from client.errors import ProducerError
-from client.security import Security
-from client.settings import Settings
-from pipeline.mirror.clusters import MirrorError, TargetTopics
-from pipeline.streaming.figures import BatchFigures
-from pipeline.streaming.job import Job
-from pipeline.streaming.run import StreamError
+from echoless.client.connection_errors import ConnectionFailedError
+from echoless.client.copier.copier import Copier
+from echoless.client.copier.copier import Figures as CopierFigures
+from echoless.client.copier.position import PositionError
+from echoless.client.copier.records import to_same_partition
+from echoless.client.copier.settings import CopierSettings, Start
+from echoless.client.errors import ProducerError
+from echoless.client.security import Security
+from echoless.client.settings import Settings
+from echoless.pipeline.mirror.clusters import MirrorError, TargetTopics
+from echoless.pipeline.streaming.figures import BatchFigures
+from echoless.pipeline.streaming.job import Job
+from echoless.pipeline.streaming.run import StreamError
 
 GROUP_BATCH_RECORDS_DEFAULT: Final = 10_000
 _LOOK_S: Final = 0.2

@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from client.security import NO_SECURITY, Security
-from pipeline.mirror.arrangement import arrange
-from pipeline.mirror.offsets import Offsets, read_batch_offsets
-from pipeline.security import spark_options
+from echoless.client.security import NO_SECURITY, Security
+from echoless.pipeline.mirror.arrangement import arrange
+from echoless.pipeline.mirror.offsets import Offsets, read_batch_offsets
+from echoless.pipeline.security import spark_options
 
 BATCH_RECORDS_DEFAULT: Final = 500_000
 

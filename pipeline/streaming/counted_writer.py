@@ -8,7 +8,7 @@ from typing import Protocol
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as f
 
-from pipeline.streaming.figures import BatchFigures, Figures
+from echoless.pipeline.streaming.figures import BatchFigures, Figures
 
 
 class Written(Protocol):

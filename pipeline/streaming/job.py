@@ -9,12 +9,12 @@ from typing import Final, NoReturn
 
 import typer
 
-from pipeline.streaming.counted_writer import CountedWriter, WriteBatch
-from pipeline.streaming.figures import Figures
-from pipeline.streaming.metrics import FiguresCollector, MetricsServer
-from pipeline.streaming.run import StreamError
-from pipeline.streaming.stop_request import StopRequest
-from pipeline.streaming.terminal import ProgressLine, summary
+from echoless.pipeline.streaming.counted_writer import CountedWriter, WriteBatch
+from echoless.pipeline.streaming.figures import Figures
+from echoless.pipeline.streaming.metrics import FiguresCollector, MetricsServer
+from echoless.pipeline.streaming.run import StreamError
+from echoless.pipeline.streaming.stop_request import StopRequest
+from echoless.pipeline.streaming.terminal import ProgressLine, summary
 
 FAILED: Final = 1
 

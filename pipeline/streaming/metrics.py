@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from client.cluster import parse_addresses
-from pipeline.streaming.figures import Figures
+from echoless.client.cluster import parse_addresses
+from echoless.pipeline.streaming.figures import Figures
 
 _COUNTERS: Final = (
     ("records", "Records written and acknowledged."),

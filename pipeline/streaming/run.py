@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from pipeline.streaming.counted_writer import CountedWriter
-from pipeline.streaming.explanation import explain
-from pipeline.streaming.figures import Figures
-from pipeline.streaming.stop_request import StopRequest
+from echoless.pipeline.streaming.counted_writer import CountedWriter
+from echoless.pipeline.streaming.explanation import explain
+from echoless.pipeline.streaming.figures import Figures
+from echoless.pipeline.streaming.stop_request import StopRequest
 
 TICK_S: Final = 1
 

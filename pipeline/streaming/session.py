@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-from pipeline.kafka_connector import connector_settings, require_connector
-from pipeline.session import open_session
+from echoless.pipeline.kafka_connector import connector_settings, require_connector
+from echoless.pipeline.session import open_session
 
 
 def open_kafka_session(

@@ -11,7 +11,7 @@ from rich.filesize import decimal
 from rich.live import Live
 from rich.text import Text
 
-from pipeline.streaming.figures import Figures
+from echoless.pipeline.streaming.figures import Figures
 
 _PLAIN_EVERY_S: Final = 10.0
 

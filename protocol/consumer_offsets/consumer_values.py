@@ -18,7 +18,7 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from protocol.consumer_offsets.fields import (
+from echoless.protocol.consumer_offsets.fields import (
     INT8,
     INT16,
     INT32,
@@ -27,9 +27,9 @@ from protocol.consumer_offsets.fields import (
     pack_size,
     pack_string,
 )
-from protocol.errors import DecodeError
-from protocol.headers import NO_TAGS, write_unsigned_varint
-from protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.headers import NO_TAGS, write_unsigned_varint
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 TopicPartition = tuple[bytes, int]
 """The 16 bytes of a topic's id, and a partition of it."""

@@ -6,8 +6,8 @@ import struct
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from protocol.errors import DecodeError
-from protocol.headers import read_unsigned_varint, write_unsigned_varint
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.headers import read_unsigned_varint, write_unsigned_varint
 
 Value = TypeVar("Value")
 

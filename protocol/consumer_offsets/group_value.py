@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.consumer_offsets.fields import (
+from echoless.protocol.consumer_offsets.fields import (
     INT16,
     INT32,
     INT64,
@@ -19,9 +19,9 @@ from protocol.consumer_offsets.fields import (
     pack_size,
     pack_string,
 )
-from protocol.errors import DecodeError
-from protocol.headers import NO_TAGS, write_unsigned_varint
-from protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.headers import NO_TAGS, write_unsigned_varint
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 NO_TIMESTAMP: Final = -1
 _VERSION_MAX: Final = 4

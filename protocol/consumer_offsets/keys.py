@@ -5,14 +5,14 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from protocol.consumer_offsets.fields import (
+from echoless.protocol.consumer_offsets.fields import (
     INT16,
     INT32,
     STRING_BYTES_MAX,
     FieldReader,
     pack_string,
 )
-from protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 _OFFSET_VERSIONS: Final = (0, 1)
 _OFFSET_PREFIXES: Final = tuple(map(INT16.pack, _OFFSET_VERSIONS))

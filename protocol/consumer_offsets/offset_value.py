@@ -9,13 +9,13 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from protocol.consumer_offsets.fields import (
+from echoless.protocol.consumer_offsets.fields import (
     INT16,
     INT64,
     FieldReader,
 )
-from protocol.errors import DecodeError
-from protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 NO_LEADER_EPOCH: Final = -1
 NO_EXPIRY: Final = -1

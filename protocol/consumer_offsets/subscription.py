@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.consumer_offsets.fields import FieldReader
-from protocol.errors import DecodeError
+from echoless.protocol.consumer_offsets.fields import FieldReader
+from echoless.protocol.errors import DecodeError
 
 _TOPICS_MAX: Final = 10_000
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from protocol.native.answers import Answer
-from protocol.native.fields import Fields
-from protocol.native.replication import read_error
+from echoless.protocol.native.answers import Answer
+from echoless.protocol.native.fields import Fields
+from echoless.protocol.native.replication import read_error
 
 ADMIN_READ: Final = "admin_read"
 """The type of the message."""

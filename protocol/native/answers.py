@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Final
 
-from protocol.errors import DecodeError
+from echoless.protocol.errors import DecodeError
 
 INT64_MAX: Final = 2**63 - 1
 _UUID_SIZE: Final = 16

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import msgpack
 
-from protocol.errors import DecodeError
-from protocol.framing import Frame
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.framing import Frame
 
 FIELDS_MAX: Final = 64
 NAME_BYTES_MAX: Final = 64

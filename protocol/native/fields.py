@@ -9,8 +9,8 @@ from __future__ import annotations
 import uuid
 from typing import Any, Final
 
-from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.native.codec import decode_binary, decode_value
+from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
+from echoless.protocol.native.codec import decode_binary, decode_value
 
 VALUE_BYTES_MAX: Final = 65536
 """Limit on one value in bytes, unless its field says otherwise."""

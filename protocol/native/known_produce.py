@@ -13,9 +13,9 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from protocol.framing import Frame
-from protocol.native.fields import Fields
-from protocol.native.messages import Produce
+from echoless.protocol.framing import Frame
+from echoless.protocol.native.fields import Fields
+from echoless.protocol.native.messages import Produce
 
 _BATCH: Final = b"\xa5batch"
 _CORRELATION_ID: Final = b"\xaecorrelation_id"

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from protocol.errors import ErrorCode
-from protocol.native.fields import Fields
-from protocol.native.records import RECORDS_BYTES_MAX, read_message_records
-from protocol.record_batch import Buffer, Codec
-from protocol.records import build_batch
-from protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.native.fields import Fields
+from echoless.protocol.native.records import RECORDS_BYTES_MAX, read_message_records
+from echoless.protocol.record_batch import Buffer, Codec
+from echoless.protocol.records import build_batch
+from echoless.protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 VERSION_MIN: Final = 1
 VERSION_MAX: Final = 1

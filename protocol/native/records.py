@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from protocol.native.fields import Fields
-from protocol.record_batch import NO_TIMESTAMP
-from protocol.records import Headers, Record
+from echoless.protocol.native.fields import Fields
+from echoless.protocol.record_batch import NO_TIMESTAMP
+from echoless.protocol.records import Headers, Record
 
 RECORDS_BYTES_MAX: Final = 2 * 1024 * 1024
 """Limit on one message; more goes into a ready-made batch."""

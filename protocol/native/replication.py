@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.native.answers import INT64_MAX, Answer
-from protocol.native.fields import Fields
+from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
+from echoless.protocol.native.answers import INT64_MAX, Answer
+from echoless.protocol.native.fields import Fields
 
 NEWEST_SNAPSHOT: Final = -1
 """Requests whichever snapshot the leader keeps for its first offset."""

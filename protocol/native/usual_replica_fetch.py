@@ -18,10 +18,10 @@ from typing import Any, Final, NamedTuple
 
 import msgpack
 
-from protocol.framing import Frame
-from protocol.native.answers import INT64_MAX
-from protocol.native.codec import ENTRIES_MAX, PACKED_BYTES_MAX, RECORD_FIELDS_MAX
-from protocol.native.replication import (
+from echoless.protocol.framing import Frame
+from echoless.protocol.native.answers import INT64_MAX
+from echoless.protocol.native.codec import ENTRIES_MAX, PACKED_BYTES_MAX, RECORD_FIELDS_MAX
+from echoless.protocol.native.replication import (
     INT32_MAX,
     INT64_MIN,
     WAIT_MS_MAX,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import Self
 
-from protocol.sasl.mechanism import Mechanism, SaslError
-from protocol.sasl.oauthbearer import REFUSAL_READ, bearer_message
-from protocol.sasl.plain import plain_token
-from protocol.sasl.scram_client import ScramClient
+from echoless.protocol.sasl.mechanism import Mechanism, SaslError
+from echoless.protocol.sasl.oauthbearer import REFUSAL_READ, bearer_message
+from echoless.protocol.sasl.plain import plain_token
+from echoless.protocol.sasl.scram_client import ScramClient
 
 
 class ClientExchange:

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from protocol.sasl.mechanism import TOKEN_BYTES_MAX, SaslError
-from protocol.sasl.scram import escaped_name, unescaped_name
+from echoless.protocol.sasl.mechanism import TOKEN_BYTES_MAX, SaslError
+from echoless.protocol.sasl.scram import escaped_name, unescaped_name
 
 REFUSED_TOKEN: Final = b'{"status":"invalid_token"}'
 """The answer to a token that is not accepted; it tells no one why."""

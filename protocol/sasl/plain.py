@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from protocol.sasl.mechanism import (
+from echoless.protocol.sasl.mechanism import (
     TOKEN_BYTES_MAX,
     SaslError,
     refused_authorization_id,

@@ -12,7 +12,7 @@ import re
 import secrets
 from typing import Final, NamedTuple
 
-from protocol.sasl.mechanism import Mechanism
+from echoless.protocol.sasl.mechanism import Mechanism
 
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16384

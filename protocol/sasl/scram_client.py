@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from protocol.sasl.mechanism import Mechanism, SaslError
-from protocol.sasl.scram import (
+from echoless.protocol.sasl.mechanism import Mechanism, SaslError
+from echoless.protocol.sasl.scram import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
     credential_of,
@@ -20,7 +20,7 @@ from protocol.sasl.scram import (
     salted_password,
     xor,
 )
-from protocol.sasl.scram_server import new_nonce
+from echoless.protocol.sasl.scram_server import new_nonce
 
 _GS2: Final = "n,,"
 _FIRST: Final = re.compile(r"r=([\x21-\x2b\x2d-\x7e]+),s=([A-Za-z0-9+/=]+),i=([0-9]{1,9})(?:,.*)?")

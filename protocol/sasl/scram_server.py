@@ -17,14 +17,14 @@ import secrets
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from protocol.sasl.mechanism import (
+from echoless.protocol.sasl.mechanism import (
     TOKEN_BYTES_MAX,
     Mechanism,
     SaslError,
     failed,
     refused_authorization_id,
 )
-from protocol.sasl.scram import (
+from echoless.protocol.sasl.scram import (
     ITERATIONS_MIN,
     ScramCredential,
     digest,

@@ -16,21 +16,21 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from typing import Final
 
-from protocol.errors import DecodeError
-from protocol.lean_dataclass import dataclass
-from protocol.record_batch import Buffer, read_header
-from storage import paths
-from storage.batch_reader import PlacedBatch, read_batches
-from storage.compaction.key_map import KeyMap
-from storage.compaction.plan import Pass, SegmentFacts, grouped
-from storage.compaction.remembered import Remembered
-from storage.compaction.rewrite import Verdict, note_keys, rewritten
-from storage.compaction.swap import Cleaned
-from storage.file_system import CorruptLogError, File, FileSystem, StorageError
-from storage.log_config import LogConfig
-from storage.offset_order import check_order
-from storage.segment import Segment
-from storage.segment_indexes import SegmentIndexes
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.lean_dataclass import dataclass
+from echoless.protocol.record_batch import Buffer, read_header
+from echoless.storage import paths
+from echoless.storage.batch_reader import PlacedBatch, read_batches
+from echoless.storage.compaction.key_map import KeyMap
+from echoless.storage.compaction.plan import Pass, SegmentFacts, grouped
+from echoless.storage.compaction.remembered import Remembered
+from echoless.storage.compaction.rewrite import Verdict, note_keys, rewritten
+from echoless.storage.compaction.swap import Cleaned
+from echoless.storage.file_system import CorruptLogError, File, FileSystem, StorageError
+from echoless.storage.log_config import LogConfig
+from echoless.storage.offset_order import check_order
+from echoless.storage.segment import Segment
+from echoless.storage.segment_indexes import SegmentIndexes
 
 READ_BYTES: Final = 256 * 1024
 PAUSE_BYTES: Final = 128 * 1024

@@ -21,20 +21,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from protocol.lean_named_tuple import NamedTuple
-from protocol.record_batch import HEADER_SIZE, read_header
-from storage import paths
-from storage.compaction.plan import Pass, SegmentFacts, cleanable, first_dirty_offset, plan
-from storage.compaction.swap import Cleaned, PendingSwap, remove_cleaned
-from storage.durability import Durability
-from storage.file_system import FileSystem
-from storage.kept_offsets import KeptOffsets
-from storage.log_config import LogConfig
-from storage.segment import Segment
-from storage.segments import Segments
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.record_batch import HEADER_SIZE, read_header
+from echoless.storage import paths
+from echoless.storage.compaction.plan import Pass, SegmentFacts, cleanable, first_dirty_offset, plan
+from echoless.storage.compaction.swap import Cleaned, PendingSwap, remove_cleaned
+from echoless.storage.durability import Durability
+from echoless.storage.file_system import FileSystem
+from echoless.storage.kept_offsets import KeptOffsets
+from echoless.storage.log_config import LogConfig
+from echoless.storage.segment import Segment
+from echoless.storage.segments import Segments
 
 if TYPE_CHECKING:
-    from storage.compaction.cleaning import Cleaning, CleaningReport
+    from echoless.storage.compaction.cleaning import Cleaning, CleaningReport
 
 
 class StalePassError(Exception):
@@ -164,7 +164,7 @@ class Compaction:
         self, found: Pass, config: LogConfig, *, map_bytes_max: int, now_ms: int, steady_ms: int
     ) -> Cleaning:
         """Begins the pass; `steady_ms` is the data directory's clock, by which producers expire."""
-        from storage.compaction.cleaning import Cleaning  # noqa: PLC0415 - few topics are compacted
+        from echoless.storage.compaction.cleaning import Cleaning  # noqa: PLC0415 - few topics are compacted
 
         self._pass_generation = self._generation
         self._pass_base = self._segments.first.base_offset

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from protocol.lean_dataclass import dataclass
-from protocol.lean_named_tuple import NamedTuple
-from storage.offset_order import RELATIVE_OFFSET_MAX
+from echoless.protocol.lean_dataclass import dataclass
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.storage.offset_order import RELATIVE_OFFSET_MAX
 
 _DAY_MS = 24 * 60 * 60 * 1000
 

@@ -12,11 +12,11 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final
 
-from protocol.leases import is_leased
-from storage import paths
-from storage.file_system import FileSystem
-from storage.log_config import LogConfig
-from storage.producers.snapshot import read_snapshot
+from echoless.protocol.leases import is_leased
+from echoless.storage import paths
+from echoless.storage.file_system import FileSystem
+from echoless.storage.log_config import LogConfig
+from echoless.storage.producers.snapshot import read_snapshot
 
 _PAUSE_PRODUCERS: Final = 256
 

@@ -26,11 +26,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Final
 
-from protocol.compression import compress, decompress
-from protocol.errors import DecodeError
-from protocol.lean_dataclass import dataclass
-from protocol.lean_named_tuple import NamedTuple
-from protocol.record_batch import (
+from echoless.protocol.compression import compress, decompress
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.lean_dataclass import dataclass
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.record_batch import (
     CODEC_MASK,
     DELETE_HORIZON_BIT,
     HEADER_SIZE,
@@ -40,8 +40,8 @@ from protocol.record_batch import (
     Codec,
     seal_batch,
 )
-from protocol.varint import VARLONG_BITS, read_varint, write_varint
-from storage.compaction.key_map import KeyMap, short_key
+from echoless.protocol.varint import VARLONG_BITS, read_varint, write_varint
+from echoless.storage.compaction.key_map import KeyMap, short_key
 
 PAUSE_RECORDS: Final = 256
 """A generator yields after so many records: a quarter of a millisecond."""

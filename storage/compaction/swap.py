@@ -25,13 +25,13 @@ import logging
 import threading
 from collections.abc import Iterable
 
-from protocol.lean_named_tuple import NamedTuple
-from storage import paths
-from storage.batch_reader import REPLAY_BYTES, read_headers
-from storage.file_system import CorruptLogError, FileSystem, StorageError
-from storage.log_config import LogConfig
-from storage.segment import Segment
-from storage.segment_indexes import SegmentIndexes
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.storage import paths
+from echoless.storage.batch_reader import REPLAY_BYTES, read_headers
+from echoless.storage.file_system import CorruptLogError, FileSystem, StorageError
+from echoless.storage.log_config import LogConfig
+from echoless.storage.segment import Segment
+from echoless.storage.segment_indexes import SegmentIndexes
 
 logger = logging.getLogger(__name__)
 

@@ -19,10 +19,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from protocol.dedup import ProducerEntry
-from protocol.lean_dataclass import replace
-from protocol.record_batch import Buffer
-from storage.producers.record import (
+from echoless.protocol.dedup import ProducerEntry
+from echoless.protocol.lean_dataclass import replace
+from echoless.protocol.record_batch import Buffer
+from echoless.storage.producers.record import (
     WINDOW_MAX,
     decode_record,
     encode_record,
@@ -31,7 +31,7 @@ from storage.producers.record import (
     record_size,
     trim_record,
 )
-from storage.producers.table import ProducerTable
+from echoless.storage.producers.table import ProducerTable
 
 LIVE_ENTRIES_MAX: Final = 128
 """Entries kept as objects; one with a full window takes 1.4 KB, so a partition takes 180 KB at most."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from protocol.bound_ids import tag_of
+from echoless.protocol.bound_ids import tag_of
 
 
 class Owners:

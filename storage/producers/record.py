@@ -15,8 +15,8 @@ import struct
 from itertools import chain, repeat
 from typing import Final
 
-from protocol.dedup import BatchMetadata, ProducerEntry
-from protocol.record_batch import Buffer
+from echoless.protocol.dedup import BatchMetadata, ProducerEntry
+from echoless.protocol.record_batch import Buffer
 
 RECORD_HEAD: Final = struct.Struct("<qihH")
 BATCH: Final = struct.Struct("<iqiqq")

@@ -13,14 +13,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from protocol.dedup import commit
-from protocol.lean_named_tuple import NamedTuple
-from protocol.record_batch import BatchHeader
-from storage import paths
-from storage.file_system import FileSystem
-from storage.producers.snapshot import SnapshotError, read_snapshot
-from storage.producers.state import ProducerStates
-from storage.segments import Segments
+from echoless.protocol.dedup import commit
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.record_batch import BatchHeader
+from echoless.storage import paths
+from echoless.storage.file_system import FileSystem
+from echoless.storage.producers.snapshot import SnapshotError, read_snapshot
+from echoless.storage.producers.state import ProducerStates
+from echoless.storage.segments import Segments
 
 logger = logging.getLogger(__name__)
 

@@ -20,12 +20,12 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from protocol.checksum import crc32c
-from protocol.dedup import ProducerEntry
-from protocol.lean_dataclass import dataclass
-from protocol.record_batch import Buffer
-from storage.file_system import FileSystem
-from storage.producers.record import (
+from echoless.protocol.checksum import crc32c
+from echoless.protocol.dedup import ProducerEntry
+from echoless.protocol.lean_dataclass import dataclass
+from echoless.protocol.record_batch import Buffer
+from echoless.storage.file_system import FileSystem
+from echoless.storage.producers.record import (
     BATCH,
     COUNT_MASK,
     RECORD_HEAD,
@@ -35,7 +35,7 @@ from storage.producers.record import (
     record_size,
     write_append_ms,
 )
-from storage.producers.state import FrozenStates, ProducerStates
+from echoless.storage.producers.state import FrozenStates, ProducerStates
 
 VERSION: Final = 1
 _BLOCK_BYTES: Final = 1 << 16

@@ -8,14 +8,14 @@ Called by `log.py`, which knows the offsets that a snapshot may have.
 
 from __future__ import annotations
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.lean_named_tuple import NamedTuple
-from storage import paths
-from storage.file_system import FileSystem
-from storage.log_config import LogConfig
-from storage.producers.replay import load_snapshot, snapshot_offsets
-from storage.producers.snapshot import encode_snapshot, write_snapshot
-from storage.producers.state import ProducerStates
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.storage import paths
+from echoless.storage.file_system import FileSystem
+from echoless.storage.log_config import LogConfig
+from echoless.storage.producers.replay import load_snapshot, snapshot_offsets
+from echoless.storage.producers.snapshot import encode_snapshot, write_snapshot
+from echoless.storage.producers.state import ProducerStates
 
 
 class SnapshotChunk(NamedTuple):

@@ -19,12 +19,12 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
 
-from protocol.dedup import WINDOW_DEFAULT, ProducerEntry
-from protocol.leases import LEASED_ID_MIN, is_leased
-from protocol.record_batch import Buffer
-from storage.producers.order import ProducerOrder
-from storage.producers.owners import Owners
-from storage.producers.record import decode_record, read_append_ms, trim_record
+from echoless.protocol.dedup import WINDOW_DEFAULT, ProducerEntry
+from echoless.protocol.leases import LEASED_ID_MIN, is_leased
+from echoless.protocol.record_batch import Buffer
+from echoless.storage.producers.order import ProducerOrder
+from echoless.storage.producers.owners import Owners
+from echoless.storage.producers.record import decode_record, read_append_ms, trim_record
 
 
 class FrozenStates:

@@ -17,8 +17,8 @@ from array import array
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from protocol.record_batch import Buffer
-from storage.producers.index import NO_SLOT, ProducerIndex
+from echoless.protocol.record_batch import Buffer
+from echoless.storage.producers.index import NO_SLOT, ProducerIndex
 
 _CHUNK_BITS: Final = 10
 CHUNK_SLOTS: Final = 1 << _CHUNK_BITS

@@ -14,7 +14,13 @@ import aiokafka
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
-from testkit.clients.line_protocol import Records, read_options, read_records, say, say_done
+from echoless.testkit.clients.line_protocol import (
+    Records,
+    read_options,
+    read_records,
+    say,
+    say_done,
+)
 
 _STOP_TIMEOUT_S = 1.0
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from testkit.clients.client import (
+from echoless.testkit.clients.client import (
     PASSWORD,
     REQUEST_TIMEOUT_MS,
     WAIT_S,
@@ -21,7 +21,7 @@ from testkit.clients.client import (
     Deliveries,
     Place,
 )
-from testkit.clients.programs import Program
+from echoless.testkit.clients.programs import Program
 
 _START_TIMEOUT_S: Final = 30.0
 _DELIVERY_TIMEOUT_MS: Final = 60_000

@@ -9,7 +9,13 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import KafkaException, Producer
 
-from testkit.clients.line_protocol import Records, read_options, read_records, say, say_done
+from echoless.testkit.clients.line_protocol import (
+    Records,
+    read_options,
+    read_records,
+    say,
+    say_done,
+)
 
 _POLL_S = 0.05
 

@@ -12,11 +12,11 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from client.answers import Answer, Meaning
-from client.security import NO_SECURITY, Login, Security
-from protocol.errors import ErrorCode
-from protocol.sasl.mechanism import Mechanism
-from testkit.clients.client import (
+from echoless.client.answers import Answer, Meaning
+from echoless.client.security import NO_SECURITY, Login, Security
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.sasl.mechanism import Mechanism
+from echoless.testkit.clients.client import (
     PASSWORD,
     REQUEST_TIMEOUT_MS,
     WAIT_S,
@@ -24,8 +24,8 @@ from testkit.clients.client import (
     Deliveries,
     Place,
 )
-from testkit.leaders import Leaders, NoLeaderError
-from testkit.scripted_producer import Batch, NoAnswerError, ScriptedProducer
+from echoless.testkit.leaders import Leaders, NoLeaderError
+from echoless.testkit.scripted_producer import Batch, NoAnswerError, ScriptedProducer
 
 _BACK_OFF_S: Final = 0.05
 _EPOCH_BUMPED: Final = frozenset({Meaning.UNKNOWN_PRODUCER})

@@ -1,4 +1,4 @@
-"""`python -m testkit.scenarios --write-docs`: plays everything, and writes docs/scenarios.md."""
+"""`python -m echoless.testkit.scenarios --write-docs`: plays everything, and writes docs/scenarios.md."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from testkit.scenarios.everything import play_all
-from testkit.scenarios.page import render_page, render_verdicts
+from echoless.testkit.scenarios.everything import play_all
+from echoless.testkit.scenarios.page import render_page, render_verdicts
 
-_PAGE: Final = Path(__file__).parents[2] / "docs" / "scenarios.md"
+_PAGE: Final = Path(__file__).parents[4] / "docs" / "scenarios.md"
 
 
 def main() -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from testkit.scenarios import crashes, groups, identity, pipelining, security
+from echoless.testkit.scenarios import crashes, groups, identity, pipelining, security
 
 _ORDER: Final = (
     *("success", "missing-acknowledgements", "missing-record-batch", "window-missed"),

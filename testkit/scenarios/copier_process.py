@@ -1,6 +1,6 @@
 """A copier in a process of its own, and its account of how far it is.
 
-    python -m testkit.scenarios.copier_process SERVERS GROUP SOURCE COPIES [INSTANCE]
+    python -m echoless.testkit.scenarios.copier_process SERVERS GROUP SOURCE COPIES [INSTANCE]
 
 Copies each partition of one topic to the same partition of another. Prints a line of JSON whenever a figure
 has changed.
@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final, Self
 
-from client.copier.copier import Copier, Figures
-from client.copier.records import to_same_partition
-from client.copier.settings import CopierSettings
-from client.settings import Settings
+from echoless.client.copier.copier import Copier, Figures
+from echoless.client.copier.records import to_same_partition
+from echoless.client.copier.settings import CopierSettings
+from echoless.client.settings import Settings
 
 SESSION_MS_MIN: Final = 1000
 """The value of the brokers' `group_min_session_timeout_ms`: a copier's session is longer."""
@@ -39,7 +39,12 @@ class CopierProcess:
         self._arguments = [servers, group, source, copies, *([instance] if instance else [])]
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-m", "testkit.scenarios.copier_process", *self._arguments]
+        command = [
+            sys.executable,
+            "-m",
+            "echoless.testkit.scenarios.copier_process",
+            *self._arguments,
+        ]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         self._reading = threading.Thread(target=self._read, daemon=True)
         self._reading.start()

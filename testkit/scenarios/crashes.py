@@ -6,12 +6,12 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from client.connection import Connection
-from testkit.broker_process import BrokerProcess
-from testkit.native import Native
-from testkit.scenarios.scenario import Scenario
-from testkit.scenarios.spans import A, B, C, D, E
-from testkit.scenarios.stage import Stage
+from echoless.client.connection import Connection
+from echoless.testkit.broker_process import BrokerProcess
+from echoless.testkit.native import Native
+from echoless.testkit.scenarios.scenario import Scenario
+from echoless.testkit.scenarios.spans import A, B, C, D, E
+from echoless.testkit.scenarios.stage import Stage
 
 _TWO_BROKERS: Final = {"default_replication_factor": "2", "producer_id_block_size": "10"}
 _SEGMENT_BYTES: Final = "1500"

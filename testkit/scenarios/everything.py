@@ -12,11 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Final
 
-from testkit.scenarios.catalogue import SCENARIOS
-from testkit.scenarios.parts import CLIENTS, NO_PART
-from testkit.scenarios.run import Run, new_client, run
-from testkit.scenarios.scenario import Scenario
-from testkit.scenarios.servers import Servers
+from echoless.testkit.scenarios.catalogue import SCENARIOS
+from echoless.testkit.scenarios.parts import CLIENTS, NO_PART
+from echoless.testkit.scenarios.run import Run, new_client, run
+from echoless.testkit.scenarios.scenario import Scenario
+from echoless.testkit.scenarios.servers import Servers
 
 _AT_A_TIME: Final = 4
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from client.connection import Connection
-from testkit.admin import Admin
-from testkit.scenarios.copier_process import SESSION_MS_MIN, CopierProcess
-from testkit.scenarios.scenario import Scenario
-from testkit.scenarios.spans import A, B, C, D, Span
-from testkit.scenarios.stage import Stage
+from echoless.client.connection import Connection
+from echoless.testkit.admin import Admin
+from echoless.testkit.scenarios.copier_process import SESSION_MS_MIN, CopierProcess
+from echoless.testkit.scenarios.scenario import Scenario
+from echoless.testkit.scenarios.spans import A, B, C, D, Span
+from echoless.testkit.scenarios.stage import Stage
 
 _SETTINGS: Final = {"group_min_session_timeout_ms": str(SESSION_MS_MIN)}
 _COPIES: Final = "-copies"

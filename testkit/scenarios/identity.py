@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from testkit.admin import Admin
-from testkit.clients.scripted import Scripted
-from testkit.scenarios.scenario import Scenario
-from testkit.scenarios.spans import A, B, C
-from testkit.scenarios.stage import Stage
-from testkit.scenarios.verdict import Outcome
+from echoless.testkit.admin import Admin
+from echoless.testkit.clients.scripted import Scripted
+from echoless.testkit.scenarios.scenario import Scenario
+from echoless.testkit.scenarios.spans import A, B, C
+from echoless.testkit.scenarios.stage import Stage
+from echoless.testkit.scenarios.verdict import Outcome
 
 _EXPIRATION_MS: Final = "400"
 _NEWER_EPOCHS: Final = 9

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from diagram import render_mermaid
-from testkit.scenarios.catalogue import SCENARIOS
-from testkit.scenarios.everything import Runs
-from testkit.scenarios.parts import CLIENTS, LIMITATIONS, NO_PART, SCRIPTED
-from testkit.scenarios.recorder import about
-from testkit.scenarios.run import Run
-from testkit.scenarios.scenario import Scenario
-from testkit.scenarios.verdict import Outcome
+from echoless.diagram import render_mermaid
+from echoless.testkit.scenarios.catalogue import SCENARIOS
+from echoless.testkit.scenarios.everything import Runs
+from echoless.testkit.scenarios.parts import CLIENTS, LIMITATIONS, NO_PART, SCRIPTED
+from echoless.testkit.scenarios.recorder import about
+from echoless.testkit.scenarios.run import Run
+from echoless.testkit.scenarios.scenario import Scenario
+from echoless.testkit.scenarios.verdict import Outcome
 
-BEGIN: Final = "<!-- verdicts: written by python -m testkit.scenarios --write-docs -->"
+BEGIN: Final = "<!-- verdicts: written by python -m echoless.testkit.scenarios --write-docs -->"
 END: Final = "<!-- end of verdicts -->"
 _DASH: Final = "-"
 _CELLS: Final = {
@@ -26,7 +26,7 @@ _CELLS: Final = {
 _HEAD: Final = """\
 # The protocol's flows as scenarios
 
-Written by `python -m testkit.scenarios --write-docs`, from what was seen. A scenario starts brokers,
+Written by `python -m echoless.testkit.scenarios --write-docs`, from what was seen. A scenario starts brokers,
 sets faults, lets a producer play, and compares what was acknowledged with what the log holds.
 
     echoless scenario list

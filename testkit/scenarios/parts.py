@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from testkit.clients.programs import PROGRAMS
-from testkit.scenarios import groups
-from testkit.scenarios.scenario import Scenario
-from testkit.scenarios.verdict import Outcome
+from echoless.testkit.clients.programs import PROGRAMS
+from echoless.testkit.scenarios import groups
+from echoless.testkit.scenarios.scenario import Scenario
+from echoless.testkit.scenarios.verdict import Outcome
 
 SCRIPTED: Final = "scripted"
 CLIENTS: Final = (SCRIPTED, *PROGRAMS)

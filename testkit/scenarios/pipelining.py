@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from testkit.scenarios.scenario import Scenario
-from testkit.scenarios.spans import A, B, C, D, E, F, Span
-from testkit.scenarios.stage import Stage
+from echoless.testkit.scenarios.scenario import Scenario
+from echoless.testkit.scenarios.spans import A, B, C, D, E, F, Span
+from echoless.testkit.scenarios.stage import Stage
 
 _ELSEWHERE: Final = "NOT_LEADER_OR_FOLLOWER"
 _BOTH_SENT_MS: Final = 300

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import Any, Final
 
-from testkit.recorder import Recorder
+from echoless.testkit.recorder import Recorder
 
 Event = dict[str, Any]
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from testkit.clients.client import Client
-from testkit.clients.driver import Driver
-from testkit.clients.programs import PROGRAMS
-from testkit.clients.scripted import Scripted
-from testkit.scenarios.parts import SCRIPTED, expected
-from testkit.scenarios.scenario import Scenario
-from testkit.scenarios.servers import Servers
-from testkit.scenarios.stage import ScenarioFailedError, Stage
-from testkit.scenarios.verdict import Verdict, judge
+from echoless.testkit.clients.client import Client
+from echoless.testkit.clients.driver import Driver
+from echoless.testkit.clients.programs import PROGRAMS
+from echoless.testkit.clients.scripted import Scripted
+from echoless.testkit.scenarios.parts import SCRIPTED, expected
+from echoless.testkit.scenarios.scenario import Scenario
+from echoless.testkit.scenarios.servers import Servers
+from echoless.testkit.scenarios.stage import ScenarioFailedError, Stage
+from echoless.testkit.scenarios.verdict import Verdict, judge
 
 
 class Run(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from testkit.scenarios.stage import Stage
-from testkit.scenarios.verdict import Outcome
+from echoless.testkit.scenarios.stage import Stage
+from echoless.testkit.scenarios.verdict import Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from testkit.clients.scripted import Scripted
-from testkit.scenarios.scenario import Scenario
-from testkit.scenarios.spans import A, B, C, D
-from testkit.scenarios.stage import Stage
-from testkit.scenarios.verdict import Outcome
+from echoless.testkit.clients.scripted import Scripted
+from echoless.testkit.scenarios.scenario import Scenario
+from echoless.testkit.scenarios.spans import A, B, C, D
+from echoless.testkit.scenarios.stage import Stage
+from echoless.testkit.scenarios.verdict import Outcome
 
 _OWNER: Final = "alice"
 _OTHER: Final = "mallory"

@@ -11,10 +11,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, Self
 
-from testkit.broker_process import BrokerProcess
-from testkit.clients.client import PASSWORD
-from testkit.free_ports import free_address
-from testkit.zookeeper_process import ZooKeeperProcess
+from echoless.testkit.broker_process import BrokerProcess
+from echoless.testkit.clients.client import PASSWORD
+from echoless.testkit.free_ports import free_address
+from echoless.testkit.zookeeper_process import ZooKeeperProcess
 
 _SESSION_TIMEOUT_MS: Final = "1000"
 """Time until another broker takes over the partitions of a killed one."""
@@ -85,7 +85,7 @@ def _add_user(name: str, data_dir: Path) -> None:
     with tempfile.NamedTemporaryFile("w") as secret:
         secret.write(PASSWORD)
         secret.flush()
-        command = [sys.executable, "-m", "cli", "users", "add", name]
+        command = [sys.executable, "-m", "echoless", "users", "add", name]
         command += ["--password-file", secret.name, "--data-dir", str(data_dir)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         subprocess.run(command, check=True, capture_output=True, env=environment)

@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
-from testkit.admin import Admin, AdminError
-from testkit.broker_process import BrokerProcess
-from testkit.clients.client import Client
-from testkit.clients.scripted import Scripted
-from testkit.faults import Faults, Rule
-from testkit.native import Native
-from testkit.scenarios.recorder import PlayRecorder
-from testkit.scenarios.servers import Servers
-from testkit.scenarios.spans import PRELUDE, Span
+from echoless.testkit.admin import Admin, AdminError
+from echoless.testkit.broker_process import BrokerProcess
+from echoless.testkit.clients.client import Client
+from echoless.testkit.clients.scripted import Scripted
+from echoless.testkit.faults import Faults, Rule
+from echoless.testkit.native import Native
+from echoless.testkit.scenarios.recorder import PlayRecorder
+from echoless.testkit.scenarios.servers import Servers
+from echoless.testkit.scenarios.spans import PRELUDE, Span
 
 _ON_ITS_WAY_S: Final = 0.5
 """How long the next batch waits until the broker has seen the last one; after that they may be

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from testkit.clients.client import Deliveries
+from echoless.testkit.clients.client import Deliveries
 
 Stored = Mapping[tuple[str, int], Sequence[int]]
 """By topic and partition: the numbers of its records, in log order."""

@@ -18,8 +18,8 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from pipeline.exactly_once import ExactlyOnceSink
-from pipeline.streaming.session import open_kafka_session
+from echoless.pipeline.exactly_once import ExactlyOnceSink
+from echoless.pipeline.streaming.session import open_kafka_session
 
 NAMED: Final = "by-name"
 PATTERN: Final = "by-pattern"

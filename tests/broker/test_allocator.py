@@ -11,7 +11,7 @@ import pytest
 _ROUNDS = 100
 _FAULTS = f"""
 import resource, sys
-from broker.allocator import keep_freed_memory
+from echoless.broker.allocator import keep_freed_memory
 if sys.argv[1] == "kept":
     keep_freed_memory()
 def take_and_free():

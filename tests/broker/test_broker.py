@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.assembly import new_broker
-from broker.config.loading import Address, Config
-from broker.environment import this_machine
-from broker.metadata.topic import NewTopic
-from broker.network.listeners import bind_listeners
-from broker.tree.node_tree import CoordinationError
-from storage.os_file_system import OsFileSystem
+from echoless.broker.assembly import new_broker
+from echoless.broker.config.loading import Address, Config
+from echoless.broker.environment import this_machine
+from echoless.broker.metadata.topic import NewTopic
+from echoless.broker.network.listeners import bind_listeners
+from echoless.broker.tree.node_tree import CoordinationError
+from echoless.storage.os_file_system import OsFileSystem
 from tests.support.in_process import in_process
 
 ANY_PORT = Address("127.0.0.1", 0)

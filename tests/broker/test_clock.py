@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.clock import CONFIRMATION_MS, CORRECTION_MS_MAX, LONG_STOP_MS, Clock
-from protocol.dedup import ProducerEntry
-from storage.clock_checkpoint import ClockReading
-from storage.producers.state import ProducerStates
+from echoless.broker.clock import CONFIRMATION_MS, CORRECTION_MS_MAX, LONG_STOP_MS, Clock
+from echoless.protocol.dedup import ProducerEntry
+from echoless.storage.clock_checkpoint import ClockReading
+from echoless.storage.producers.state import ProducerStates
 
 NOW_MS = 1_795_000_000_000
 HOUR_MS = 3_600_000

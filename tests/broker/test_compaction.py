@@ -10,13 +10,19 @@ from typing import Any
 
 import pytest
 
-from broker.partitions.partition import Partition
-from broker.threads import DISK
-from protocol.errors import ErrorCode
-from protocol.internal_topics import CONSUMER_OFFSETS
-from protocol.record_batch import DELETE_HORIZON_BIT, HEADER_SIZE, Codec, read_header, seal_batch
-from protocol.records import iterate_records
-from storage.compaction.swap import Cleaned, PendingSwap
+from echoless.broker.partitions.partition import Partition
+from echoless.broker.threads import DISK
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.internal_topics import CONSUMER_OFFSETS
+from echoless.protocol.record_batch import (
+    DELETE_HORIZON_BIT,
+    HEADER_SIZE,
+    Codec,
+    read_header,
+    seal_batch,
+)
+from echoless.protocol.records import iterate_records
+from echoless.storage.compaction.swap import Cleaned, PendingSwap
 from tests.broker.handlers.one_group import commit, committed, created
 from tests.storage.compaction.keyed_log import Pair, keyed_batch
 from tests.support.in_process import Running, in_process
@@ -258,9 +264,9 @@ async def test_a_topic_may_be_deleted_while_it_is_cleaned(
 ) -> None:
     """Files that have gone with their topic are no failure of the disk."""
     disk = _DiskWithDeletion(is_awaited)
-    monkeypatch.setattr("broker.partitions.cleaner.DISK", disk)
-    monkeypatch.setattr("storage.compaction.cleaning.PAUSE_BYTES", 1)
-    monkeypatch.setattr("broker.partitions.cleaner._SLICE_S", 0.0)
+    monkeypatch.setattr("echoless.broker.partitions.cleaner.DISK", disk)
+    monkeypatch.setattr("echoless.storage.compaction.cleaning.PAUSE_BYTES", 1)
+    monkeypatch.setattr("echoless.broker.partitions.cleaner._SLICE_S", 0.0)
     async with in_process(tmp_path) as running, connected(running) as kafka:
         broker = running.broker
 
@@ -290,9 +296,9 @@ async def test_records_may_be_deleted_while_their_topic_is_cleaned(
 ) -> None:
     """Segments that have gone with them end the pass, and are no failure; the next one cleans the rest."""
     disk = _DiskWithDeletion(lambda _, result: result is None)
-    monkeypatch.setattr("broker.partitions.cleaner.DISK", disk)
-    monkeypatch.setattr("storage.compaction.cleaning.PAUSE_BYTES", 1)
-    monkeypatch.setattr("broker.partitions.cleaner._SLICE_S", 0.0)
+    monkeypatch.setattr("echoless.broker.partitions.cleaner.DISK", disk)
+    monkeypatch.setattr("echoless.storage.compaction.cleaning.PAUSE_BYTES", 1)
+    monkeypatch.setattr("echoless.broker.partitions.cleaner._SLICE_S", 0.0)
     async with in_process(tmp_path) as running, connected(running) as kafka:
         await create_topic(
             kafka, "t", 1, COMPACT | {"cleanup.policy": "compact,delete", "retention.ms": "-1"}
@@ -337,7 +343,7 @@ async def test_a_swap_that_a_cut_cancels_leaves_no_file(
             await produced(kafka, keyed_batch(pairs(1, 2)))
         await cleaned_to_disk(running)
         with monkeypatch.context() as patch:
-            patch.setattr("broker.partitions.cleaner.DISK", _Cancelling())
+            patch.setattr("echoless.broker.partitions.cleaner.DISK", _Cancelling())
             assert await running.broker.cleaner.clean_due() == 0
         assert not [*(tmp_path / "data" / "t-0").glob("*.cleaned")]
         assert caplog.text.count(".log.cleaned: the log has changed") == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from broker.essential_task import ESSENTIAL_TASK, essential_task
+from echoless.broker.essential_task import ESSENTIAL_TASK, essential_task
 
 
 async def _fail() -> None:

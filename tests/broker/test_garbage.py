@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.garbage import FROZEN_FROM, START_THRESHOLD, THRESHOLDS, Freezer, end_start
-from broker.metadata.topic import NewTopic
+from echoless.broker.garbage import FROZEN_FROM, START_THRESHOLD, THRESHOLDS, Freezer, end_start
+from echoless.broker.metadata.topic import NewTopic
 from tests.support.in_process import in_process
 
 
@@ -57,17 +57,17 @@ async def test_a_deleted_partition_is_freed_without_a_collection(tmp_path: Path)
 @pytest.mark.parametrize(
     "start",
     [
-        "import runpy; runpy.run_module('broker', run_name='__main__')",
-        "from cli.main import main; main(['serve', *sys.argv[1:]])",
+        "import runpy; runpy.run_module('echoless.broker', run_name='__main__')",
+        "from echoless.cli.main import main; main(['serve', *sys.argv[1:]])",
     ],
-    ids=["python -m broker", "echoless serve"],
+    ids=["python -m echoless.broker", "echoless serve"],
 )
 def test_a_start_puts_collections_off(start: str) -> None:
     """They would go over the same modules again and again; here the start ends at a wrong option."""
     script = f"""
 import atexit, gc, sys
 loaded = []
-gc.callbacks.append(lambda *_: loaded.append("broker.serve" in sys.modules))
+gc.callbacks.append(lambda *_: loaded.append("echoless.broker.serve" in sys.modules))
 atexit.register(lambda: print(gc.get_threshold()[0], any(loaded)))
 {start}
 """

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from broker.lean_imports import loop_factory
+from echoless.broker.lean_imports import loop_factory
 
 
 def _run(code: str) -> None:
@@ -17,7 +17,7 @@ def _run(code: str) -> None:
 def test_asyncio_and_uvloop_do_not_load_openssl() -> None:
     """They import it on their own; afterwards nothing stands in its place."""
     _run(
-        "from broker.lean_imports import import_lean, loop_factory\n"
+        "from echoless.broker.lean_imports import import_lean, loop_factory\n"
         "import sys\n"
         "import_lean()\n"
         "loop_factory(speaks_tls=False)().close()\n"
@@ -30,7 +30,7 @@ def test_asyncio_and_uvloop_do_not_load_openssl() -> None:
 def test_what_is_rarely_used_is_loaded_when_it_is_asked_for() -> None:
     """A later import gives the real one, and asyncio finds in its stand-in what it needs."""
     _run(
-        "from broker.lean_imports import import_lean, loop_factory\n"
+        "from echoless.broker.lean_imports import import_lean, loop_factory\n"
         "import sys\n"
         "import_lean()\n"
         "loop_factory(speaks_tls=False)().close()\n"
@@ -54,7 +54,7 @@ def test_what_is_rarely_used_is_loaded_when_it_is_asked_for() -> None:
 def test_processes_can_be_started_by_a_loop_made_so() -> None:
     """No broker does, but tests run brokers in their own process."""
     _run(
-        "from broker.lean_imports import import_lean, loop_factory\n"
+        "from echoless.broker.lean_imports import import_lean, loop_factory\n"
         "import_lean()\n"
         "import asyncio, sys\n"
         "async def main():\n"
@@ -69,7 +69,7 @@ def test_processes_can_be_started_by_a_loop_made_so() -> None:
 def test_a_loop_without_tls_refuses_a_context() -> None:
     """A connection that is to be encrypted must not be made in plain."""
     _run(
-        "from broker.lean_imports import import_lean, loop_factory\n"
+        "from echoless.broker.lean_imports import import_lean, loop_factory\n"
         "import_lean()\n"
         "loop = loop_factory(speaks_tls=False)()\n"
         "import asyncio, ssl\n"
@@ -91,7 +91,7 @@ def test_a_name_that_another_uvloop_takes_is_that_of_the_real_module() -> None:
     """An upgrade of uvloop costs memory, not the start."""
     _run(
         "import sys\n"
-        "from broker.lean_imports import _in_place, _NoTls\n"
+        "from echoless.broker.lean_imports import _in_place, _NoTls\n"
         "with _in_place({'ssl': _NoTls('ssl')}):\n"
         "    from ssl import HAS_ALPN, HAS_SNI\n"
         "import ssl\n"

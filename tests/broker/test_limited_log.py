@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from broker import limited_log
-from broker.limited_log import (
+from echoless.broker import limited_log
+from echoless.broker.limited_log import (
     ADDRESSES_MAX,
     ARGUMENT_LENGTH_MAX,
     BURST,

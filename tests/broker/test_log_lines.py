@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.config.names import LogFormat, LogLevel
-from broker.log_lines import TextFormatter, configure_logs
+from echoless.broker.config.names import LogFormat, LogLevel
+from echoless.broker.log_lines import TextFormatter, configure_logs
 
 
 @pytest.fixture
@@ -25,9 +25,9 @@ def stream() -> Iterator[io.StringIO]:
 def test_text_line_says_when_how_important_who_and_what(stream: io.StringIO) -> None:
     """A line for people has a UTC time, the level, the logger and the message."""
     configure_logs(LogFormat.TEXT, LogLevel.INFO, stream)
-    logging.getLogger("broker.network.server").info("listening on %s", "[::1]:9092")
+    logging.getLogger("echoless.broker.network.server").info("listening on %s", "[::1]:9092")
     assert stream.getvalue()[10:].endswith(
-        "Z INFO    broker.network.server: listening on [::1]:9092\n"
+        "Z INFO    echoless.broker.network.server: listening on [::1]:9092\n"
     )
 
 

@@ -8,24 +8,24 @@ from typing import Any
 
 import pytest
 
-from broker.assembly import new_broker
-from broker.broker import Broker
-from broker.clock import CONFIRMATION_MS
-from broker.config.loading import Address, Config
-from broker.config.topic import to_log_config
-from broker.environment import Environment
-from broker.metadata.topic import NewTopic
-from broker.network.request import Peer, Request
-from broker.partitions.partition import Partition
-from broker.records.produce import ACKS_ALL, Stored, Write, produce_batch
-from broker.replication.peers import TcpPeers
-from broker.tree.node_tree import NodeTree
-from protocol.dedup import Duplicate, Reject, UnknownProducerId
-from protocol.headers import RequestHeader
-from protocol.record_batch import read_header
-from storage.appended import Appended
-from storage.log import Log
-from storage.opening import Opening as LogOpening
+from echoless.broker.assembly import new_broker
+from echoless.broker.broker import Broker
+from echoless.broker.clock import CONFIRMATION_MS
+from echoless.broker.config.loading import Address, Config
+from echoless.broker.config.topic import to_log_config
+from echoless.broker.environment import Environment
+from echoless.broker.metadata.topic import NewTopic
+from echoless.broker.network.request import Peer, Request
+from echoless.broker.partitions.partition import Partition
+from echoless.broker.records.produce import ACKS_ALL, Stored, Write, produce_batch
+from echoless.broker.replication.peers import TcpPeers
+from echoless.broker.tree.node_tree import NodeTree
+from echoless.protocol.dedup import Duplicate, Reject, UnknownProducerId
+from echoless.protocol.headers import RequestHeader
+from echoless.protocol.record_batch import read_header
+from echoless.storage.appended import Appended
+from echoless.storage.log import Log
+from echoless.storage.opening import Opening as LogOpening
 from tests.fakes.memory_file_system import MemoryFileSystem, keep_all
 from tests.fakes.memory_node_tree import MemoryTree
 from tests.storage.log_workload import make_batch

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from broker import start_code
-from broker.start_code import end_start_code, use_start_code
+from echoless.broker import start_code
+from echoless.broker.start_code import end_start_code, use_start_code
 from tests.support.echoless import REPOSITORY, Echoless
 from tests.support.raw_client import RawConnection
 
@@ -149,7 +149,7 @@ def tree_with_nothing_but_the_file(directory: Path) -> Path:
         shutil.copytree(REPOSITORY / name, directory / name, ignore=ignored)
     compileall.compile_dir(directory, quiet=2)
     environment = {**os.environ, "PYTHONPATH": str(directory)}
-    command = [sys.executable, "-P", "-m", "broker.start_code"]
+    command = [sys.executable, "-P", "-m", "echoless.broker.start_code"]
     subprocess.run(command, env=environment, check=True, timeout=60)
     for path in directory.rglob("*.pyc"):
         path.unlink()

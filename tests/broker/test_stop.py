@@ -11,12 +11,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from broker.stop import STOP_S, Stop
+from echoless.broker.stop import STOP_S, Stop
 
 _PROLOGUE = """
 import asyncio, logging, os, sys, threading, time
-import broker.stop
-from broker.stop import Stop
+import echoless.broker.stop
+from echoless.broker.stop import Stop
 logging.basicConfig(level="INFO", format="%(message)s")
 forever = threading.Event()
 stop = Stop()
@@ -29,7 +29,7 @@ print("ready", flush=True)
 def process(program: str, *, deadline_s: float = STOP_S) -> Iterator[subprocess.Popen[str]]:
     """A process that heeds signals and then runs `program`."""
     prologue = _PROLOGUE.replace(
-        "stop = Stop()", f"broker.stop.STOP_S = {deadline_s}\nstop = Stop()"
+        "stop = Stop()", f"echoless.broker.stop.STOP_S = {deadline_s}\nstop = Stop()"
     )
     running = subprocess.Popen(
         [sys.executable, "-c", prologue + program],
@@ -70,14 +70,14 @@ is_named = threading.Event()
 def note(record):
     if "takes long" in record.getMessage(): is_named.set()
     return True
-logging.getLogger("broker.stop").addFilter(note)
+logging.getLogger("echoless.broker.stop").addFilter(note)
 with stop.holding("closing the logs"):
     print("holding", flush=True)
     is_named.wait()
     print("closed", flush=True)
 forever.wait()
 """
-    prologue_patch = "broker.stop._REMIND_S = 0.05\nbroker.stop._LATE_S = 0.1\n"
+    prologue_patch = "echoless.broker.stop._REMIND_S = 0.05\necholess.broker.stop._LATE_S = 0.1\n"
     with process(prologue_patch + program, deadline_s=0.1) as running:
         assert running.stdout is not None
         assert running.stdout.readline() == "holding\n"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.threads import OutOfThreadsError, Workers, start_thread
+from echoless.broker.threads import OutOfThreadsError, Workers, start_thread
 
 BROKER = Path(__file__).parents[2] / "broker"
 STARTERS = {"Thread", "ThreadPoolExecutor", "to_thread", "run_in_executor"}
@@ -89,7 +89,7 @@ def test_the_process_ends_after_the_work_that_it_has_begun() -> None:
     """Even if no one waits for it any more, and its loop has ended."""
     program = """
 import asyncio, threading, time
-from broker.threads import DISK
+from echoless.broker.threads import DISK
 begun = threading.Event()
 async def main():
     task = asyncio.ensure_future(DISK.run(lambda: (begun.set(), time.sleep(0.2), print("done"))))

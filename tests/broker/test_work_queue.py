@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from broker.work_queue import Taker, WorkQueue
+from echoless.broker.work_queue import Taker, WorkQueue
 
 
 class Thread(threading.Thread):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from cli.main import main
+from echoless.cli.main import main
 
 
 class Ran(NamedTuple):

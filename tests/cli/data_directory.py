@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from protocol.record_batch import read_header
-from protocol.records import Record, build_batch
-from storage import paths
-from storage.appended import Appended
-from storage.log import Log
-from storage.log_config import LogConfig
-from storage.log_directory import LogDirectory
-from storage.os_file_system import OsFileSystem
+from echoless.protocol.record_batch import read_header
+from echoless.protocol.records import Record, build_batch
+from echoless.storage import paths
+from echoless.storage.appended import Appended
+from echoless.storage.log import Log
+from echoless.storage.log_config import LogConfig
+from echoless.storage.log_directory import LogDirectory
+from echoless.storage.os_file_system import OsFileSystem
 
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=50)
 """Three batches of two records to a segment."""

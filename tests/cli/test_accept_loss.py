@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from storage import paths
-from storage.file_system import CorruptLogError
+from echoless.storage import paths
+from echoless.storage.file_system import CorruptLogError
 from tests.cli.command import Command
 from tests.cli.data_directory import CONFIG, fill, open_directory
 

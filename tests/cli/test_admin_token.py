@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from testkit.broker_process import BrokerProcess
+from echoless.testkit.broker_process import BrokerProcess
 from tests.cli.command import Command
 from tests.support.certificates import Authority
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from testkit.admin import Admin
+from echoless.testkit.admin import Admin
 from tests.cli.command import Command
 from tests.support.echoless import Echoless
 
@@ -31,7 +31,7 @@ def offered(shell: str, line: str, environment: dict[str, str]) -> set[str]:
         "COMP_CWORD": str(line.count(" ")),
     }
     done = subprocess.run(
-        [sys.executable, "-m", "cli"],
+        [sys.executable, "-m", "echoless"],
         env={**os.environ, **ask, **environment},
         capture_output=True,
         text=True,

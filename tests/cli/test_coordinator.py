@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.environment import COORDINATION_FILE
-from broker.tree.node_tree import CoordinationError
+from echoless.broker.environment import COORDINATION_FILE
+from echoless.broker.tree.node_tree import CoordinationError
 from tests.cli.command import Command
 from tests.support.in_process import in_process
 

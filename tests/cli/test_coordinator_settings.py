@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from broker import environment
-from broker.cluster import catching_up
-from broker.config.loading import Config
-from broker.tree.node_tree import CoordinationError, NodeTree
-from cli import acl_targets, user_tree
+from echoless.broker import environment
+from echoless.broker.cluster import catching_up
+from echoless.broker.config.loading import Config
+from echoless.broker.tree.node_tree import CoordinationError, NodeTree
+from echoless.cli import acl_targets, user_tree
 from tests.cli.command import Command
 from tests.support.echoless import Echoless
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from broker.admin.server import AdminServer
-from broker.config.values import Address
-from broker.network.server import bind, bound_address
+from echoless.broker.admin.server import AdminServer
+from echoless.broker.config.values import Address
+from echoless.broker.network.server import bind, bound_address
 from tests.broker.admin.decider import Decider
 from tests.broker.admin.fake_broker import FakeBroker
 from tests.cli.command import Command
@@ -99,7 +99,7 @@ def test_on_a_narrow_terminal_a_row_has_two_lines(
     echoless: Command, admin: _AdminThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No line is longer than the terminal."""
-    from cli import decision_table
+    from echoless.cli import decision_table
 
     narrow = functools.partial(Console, width=72, markup=False, highlight=False)
     monkeypatch.setattr(decision_table, "console", narrow)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cli.demonstration.run import judge
+from echoless.cli.demonstration.run import judge
 from tests.cli.command import Command
 
 

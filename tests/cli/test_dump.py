@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from protocol.record_batch import read_header
-from storage import paths
+from echoless.protocol.record_batch import read_header
+from echoless.storage import paths
 from tests.cli.command import Command
 from tests.cli.data_directory import file_of, fill
 

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from protocol.consumer_assignment import assigned_partitions
+from echoless.protocol.consumer_assignment import assigned_partitions
 from tests.cli.command import Command
 from tests.support.echoless import Echoless
 

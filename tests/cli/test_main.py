@@ -15,7 +15,7 @@ from tests.cli.command import Command
 def test_serve_goes_straight_to_the_broker() -> None:
     """`serve` imports nothing of the command line's libraries: they would cost its start."""
     program = (
-        "import sys; from cli.main import main; code = main(['serve', '--broker-id', 'x']); "
+        "import sys; from echoless.cli.main import main; code = main(['serve', '--broker-id', 'x']); "
         "print(code, [m for m in ('typer', 'rich', 'kio', 'aiohttp') if m in sys.modules])"
     )
     ran = subprocess.run(

@@ -43,7 +43,7 @@ def bootstrap(broker: Echoless, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "cli", *map(str, arguments)]
+    return [sys.executable, "-m", "echoless", *map(str, arguments)]
 
 
 def run(*arguments: object, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from testkit.scenarios.catalogue import SCENARIOS
+from echoless.testkit.scenarios.catalogue import SCENARIOS
 from tests.cli.command import Command
 
 

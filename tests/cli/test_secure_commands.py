@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import typer.main
 
-from cli.commands import app
-from client.command_config import PASSWORD_VARIABLE
+from echoless.cli.commands import app
+from echoless.client.command_config import PASSWORD_VARIABLE
 from tests.cli.command import Command
 from tests.support.certificates import Authority
 from tests.support.echoless import Echoless

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.os_file_system import OsFileSystem
-from storage.partition_metadata import read_topic_id
-from storage.properties_file import encode_uuid
+from echoless.storage.os_file_system import OsFileSystem
+from echoless.storage.partition_metadata import read_topic_id
+from echoless.storage.properties_file import encode_uuid
 from tests.cli.command import Command
 from tests.cli.data_directory import append, fill, open_directory
 

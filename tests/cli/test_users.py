@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.sasl.mechanism import PASSWORD_MECHANISMS
+from echoless.protocol.sasl.mechanism import PASSWORD_MECHANISMS
 from tests.broker.authentication.log_in import log_in, with_users
 from tests.cli.command import Command
 from tests.support.echoless import Echoless

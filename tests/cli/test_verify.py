@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from protocol.dedup import BatchMetadata, ProducerEntry
-from protocol.record_batch import HEADER_SIZE, leader_stamp, read_header, seal_batch
-from storage import paths
-from storage.os_file_system import OsFileSystem
-from storage.producers.snapshot import read_snapshot, write_snapshot
-from storage.producers.state import ProducerStates
+from echoless.protocol.dedup import BatchMetadata, ProducerEntry
+from echoless.protocol.record_batch import HEADER_SIZE, leader_stamp, read_header, seal_batch
+from echoless.storage import paths
+from echoless.storage.os_file_system import OsFileSystem
+from echoless.storage.producers.snapshot import read_snapshot, write_snapshot
+from echoless.storage.producers.state import ProducerStates
 from tests.cli.command import Command
 from tests.cli.data_directory import (
     append,

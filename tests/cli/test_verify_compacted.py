@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from protocol.record_batch import Codec
-from storage import paths
-from storage.compaction.plan import CompactionRules
-from storage.log_config import LogConfig
+from echoless.protocol.record_batch import Codec
+from echoless.storage import paths
+from echoless.storage.compaction.plan import CompactionRules
+from echoless.storage.log_config import LogConfig
 from tests.cli.command import Command
 from tests.cli.data_directory import file_of, now_ms, open_log_directory
 from tests.storage.compaction import keyed_log

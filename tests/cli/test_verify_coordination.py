@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.loading import Config
-from broker.environment import COORDINATION_FILE
-from broker.metadata.topic import NewTopic
-from broker.tree.zookeeper import ZooKeeperNodeTree
-from protocol.dedup import Duplicate, UnknownProducerId
-from protocol.record_batch import read_header
-from storage import paths
-from storage.appended import Appended
-from storage.log_config import LogConfig
+from echoless.broker.config.loading import Config
+from echoless.broker.environment import COORDINATION_FILE
+from echoless.broker.metadata.topic import NewTopic
+from echoless.broker.tree.zookeeper import ZooKeeperNodeTree
+from echoless.protocol.dedup import Duplicate, UnknownProducerId
+from echoless.protocol.record_batch import read_header
+from echoless.storage import paths
+from echoless.storage.appended import Appended
+from echoless.storage.log_config import LogConfig
 from tests.cli.command import Command
 from tests.cli.data_directory import open_directory
 from tests.storage.log_workload import make_batch

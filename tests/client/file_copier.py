@@ -13,10 +13,10 @@ import json
 import sys
 from pathlib import Path
 
-from client.producer import Producer
-from client.settings import Settings
-from client.state import ProducerState
-from protocol.record_batch import Codec
+from echoless.client.producer import Producer
+from echoless.client.settings import Settings
+from echoless.client.state import ProducerState
+from echoless.protocol.record_batch import Codec
 
 TOPIC = "copied"
 PARTITIONS = 3

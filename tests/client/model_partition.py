@@ -9,10 +9,10 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
-from client.answers import Answer
-from client.sequenced_batch import Identity
-from client.sequencer_actions import Found
-from protocol.dedup import (
+from echoless.client.answers import Answer
+from echoless.client.sequenced_batch import Identity
+from echoless.client.sequencer_actions import Found
+from echoless.protocol.dedup import (
     Append,
     Duplicate,
     PartitionRules,
@@ -22,8 +22,8 @@ from protocol.dedup import (
     commit,
     decide,
 )
-from protocol.errors import ErrorCode
-from protocol.record_batch import BatchHeader
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.record_batch import BatchHeader
 
 
 class Personality(enum.Enum):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from client.acknowledgements import AcknowledgedBatch, Acknowledgement, Acknowledgements
-from protocol.sequence import SEQUENCE_MAX
+from echoless.client.acknowledgements import AcknowledgedBatch, Acknowledgement, Acknowledgements
+from echoless.protocol.sequence import SEQUENCE_MAX
 
 DIVIDED = Acknowledgements(
     [

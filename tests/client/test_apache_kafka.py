@@ -6,12 +6,12 @@ import uuid
 
 import pytest
 
-from client.async_producer import AsyncProducer
-from client.errors import DeliveryError
-from client.sequencer_actions import AfterFailure, Failure
-from client.settings import Settings
-from client.state import ProducerState
-from protocol.records import Record
+from echoless.client.async_producer import AsyncProducer
+from echoless.client.errors import DeliveryError
+from echoless.client.sequencer_actions import AfterFailure, Failure
+from echoless.client.settings import Settings
+from echoless.client.state import ProducerState
+from echoless.protocol.records import Record
 from tests.support.raw_client import RawConnection, create_topic, fetch_log
 
 pytestmark = pytest.mark.kafka

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from client.async_producer import AsyncProducer
-from client.errors import DeliveryError, ProducerError
-from client.sequencer_actions import AfterFailure, Failure
-from client.settings import Settings
-from client.state import ProducerState
-from protocol.errors import ErrorCode
-from protocol.record_batch import Codec
-from protocol.records import Record
+from echoless.client.async_producer import AsyncProducer
+from echoless.client.errors import DeliveryError, ProducerError
+from echoless.client.sequencer_actions import AfterFailure, Failure
+from echoless.client.settings import Settings
+from echoless.client.state import ProducerState
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.record_batch import Codec
+from echoless.protocol.records import Record
 from tests.support.in_process import in_process
 from tests.support.lossy_proxy import LossyProxy
 from tests.support.raw_client import RawConnection, fetch_log
@@ -148,7 +148,7 @@ async def test_lost_acknowledgements_do_no_harm(tmp_path: Path) -> None:
     """Answers are swallowed and connections cut; every record is stored once, in order."""
     with LossyProxy(3) as proxy:
         host, _, port = proxy.address.rpartition(":")
-        from broker.config.loading import Address
+        from echoless.broker.config.loading import Address
 
         advertised = Address(host, int(port))
         async with in_process(tmp_path, num_partitions=2, advertise=(advertised,)) as running:

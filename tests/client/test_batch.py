@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.acknowledgements import AcknowledgedBatch, Acknowledgements
-from client.batch import Delivery, Piece, encode_batch, record_size
-from client.open_batches import OpenBatches
-from client.settings import Settings
-from protocol.record_batch import HEADER_SIZE, Codec
-from protocol.records import Record, build_batch, read_records
+from echoless.client.acknowledgements import AcknowledgedBatch, Acknowledgements
+from echoless.client.batch import Delivery, Piece, encode_batch, record_size
+from echoless.client.open_batches import OpenBatches
+from echoless.client.settings import Settings
+from echoless.protocol.record_batch import HEADER_SIZE, Codec
+from echoless.protocol.records import Record, build_batch, read_records
 
 TIMES = st.integers(-1, 2**62)
 BYTES = st.one_of(st.none(), st.binary(max_size=200))

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from client.acknowledgements import Acknowledgements
-from client.blocking_outcome import BatchOutcome
+from echoless.client.acknowledgements import Acknowledgements
+from echoless.client.blocking_outcome import BatchOutcome
 
 NO_RECORDS = Acknowledgements(())
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from client.producer import Producer
+from echoless.client.producer import Producer
 from tests.client.test_state import GOLDEN
 from tests.support.echoless import Echoless
 from tests.support.stored_values import read_stored_values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from client.cluster import Address, Cluster, NoLeaderError, parse_addresses
+from echoless.client.cluster import Address, Cluster, NoLeaderError, parse_addresses
 from tests.support.in_process import in_process
 
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from client.batch import encode_batch, size_of
-from client.column_batch import ColumnBatches
-from client.columns import columns
-from client.open_batches import OpenBatch, OpenBatches
-from client.settings import Settings
-from protocol.record_batch import Codec
-from protocol.records import Record
+from echoless.client.batch import encode_batch, size_of
+from echoless.client.column_batch import ColumnBatches
+from echoless.client.columns import columns
+from echoless.client.open_batches import OpenBatch, OpenBatches
+from echoless.client.settings import Settings
+from echoless.protocol.record_batch import Codec
+from echoless.protocol.records import Record
 
 LARGE = Settings(batch_records_max=1_000_000, batch_bytes_max=2**30)
 LENGTHS = st.one_of(st.integers(0, 70), st.sampled_from([126, 127, 128, 8190, 8191, 8192, 8193]))

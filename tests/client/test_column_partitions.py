@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.batch import partition_of
-from client.column_partitions import partitions_of
+from echoless.client.batch import partition_of
+from echoless.client.column_partitions import partitions_of
 
 KEYS = st.lists(
     st.one_of(st.binary(max_size=70), st.integers(1020, 1030).map(lambda n: b"\xff\x01" * (n // 2)))

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from client.connection import Connection, ConnectionFailedError
+from echoless.client.connection import Connection, ConnectionFailedError
 
 _METADATA, _API_VERSIONS = 3, 18
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from client.producer import Producer
-from client.settings import Settings
+from echoless.client.producer import Producer
+from echoless.client.settings import Settings
 from tests.support.cluster import running_cluster
 from tests.support.stored_values import read_stored_values
 

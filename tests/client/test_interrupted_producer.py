@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 from types import FrameType
 
-import client.open_batches
-import client.producer
-from client.producer import Producer
-from client.settings import Settings
+from echoless.client import open_batches, producer
+from echoless.client.producer import Producer
+from echoless.client.settings import Settings
 from tests.support.stored_values import read_stored_values
 
-FILES = {client.producer.__file__, client.open_batches.__file__}
+FILES = {producer.__file__, open_batches.__file__}
 
 
 class Interrupt:

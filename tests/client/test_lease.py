@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.lease import Lease, PartitionLeases, lease
-from client.sequenced_batch import Identity
+from echoless.client.lease import Lease, PartitionLeases, lease
+from echoless.client.sequenced_batch import Identity
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from client.lease import Lease, lease
-from client.lease_keeper import LeaseKeeper
-from client.lease_request import (
+from echoless.client.lease import Lease, lease
+from echoless.client.lease_keeper import LeaseKeeper
+from echoless.client.lease_request import (
     Leased,
     NoLeasesError,
     TopicPartition,
     read_leases,
     request_leases,
 )
-from client.sequenced_batch import Identity
-from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.leases import is_leased
+from echoless.client.sequenced_batch import Identity
+from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
+from echoless.protocol.leases import is_leased
 from tests.simulation.virtual_loop import VirtualLoop
 from tests.support.in_process import in_process
 from tests.support.native_client import NativeConnection

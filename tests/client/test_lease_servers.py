@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from client.cluster import Address, parse_addresses
-from client.lease_request import NoLeasesError, TopicPartition
-from client.lease_servers import LeaseServers
+from echoless.client.cluster import Address, parse_addresses
+from echoless.client.lease_request import NoLeasesError, TopicPartition
+from echoless.client.lease_servers import LeaseServers
 from tests.support.in_process import in_process
 from tests.support.native_client import NativeConnection
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.loading import Address
-from client.async_producer import AsyncProducer
-from client.errors import DeliveryError, ProducerError
-from client.producer import Producer
-from client.sequencer_actions import AfterFailure, Failure
-from client.settings import Settings
-from client.state import PartitionState, ProducerState
-from protocol.leases import is_leased
+from echoless.broker.config.loading import Address
+from echoless.client.async_producer import AsyncProducer
+from echoless.client.errors import DeliveryError, ProducerError
+from echoless.client.producer import Producer
+from echoless.client.sequencer_actions import AfterFailure, Failure
+from echoless.client.settings import Settings
+from echoless.client.state import PartitionState, ProducerState
+from echoless.protocol.leases import is_leased
 from tests.support.in_process import Running, in_process
 from tests.support.stored_values import read_stored_values
 from tests.support.tcp_proxy import TcpProxy

@@ -7,14 +7,14 @@ from random import Random
 
 import pytest
 
-from client.batch import Delivery
-from client.cluster import NoLeaderError
-from client.partition_sender import PartitionSender
-from client.sequenced_batch import Identity
-from client.sequencer_actions import Start
-from client.settings import Settings
-from client.surroundings import Surroundings
-from protocol.records import Record
+from echoless.client.batch import Delivery
+from echoless.client.cluster import NoLeaderError
+from echoless.client.partition_sender import PartitionSender
+from echoless.client.sequenced_batch import Identity
+from echoless.client.sequencer_actions import Start
+from echoless.client.settings import Settings
+from echoless.client.surroundings import Surroundings
+from echoless.protocol.records import Record
 from tests.simulation.virtual_loop import START_S, VirtualLoop
 
 BACKOFF_S = 0.1

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from client.connection_errors import ConnectionFailedError
-from client.pipelined_connection import PipelinedConnection
+from echoless.client.connection_errors import ConnectionFailedError
+from echoless.client.pipelined_connection import PipelinedConnection
 from tests.support.in_process import in_process
 
 Answer = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]

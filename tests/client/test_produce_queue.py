@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.async_producer import AsyncProducer
-from client.produce_queue import ProduceGroup, ProduceQueue
-from client.produce_request import PartitionBatch
-from client.settings import Settings
-from protocol.errors import DecodeError
-from protocol.produce_response import ProducedRow
-from protocol.records import Record
+from echoless.client.async_producer import AsyncProducer
+from echoless.client.produce_queue import ProduceGroup, ProduceQueue
+from echoless.client.produce_request import PartitionBatch
+from echoless.client.settings import Settings
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.produce_response import ProducedRow
+from echoless.protocol.records import Record
 from tests.support.in_process import in_process
 
 RECORD = Record(-1, 1_795_000_000_000, None, b"v")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from client.messages import encode_produce, encode_produce_of, encode_request
-from client.produce_request import PartitionBatch
+from echoless.client.messages import encode_produce, encode_produce_of, encode_request
+from echoless.client.produce_request import PartitionBatch
 
 BATCHES = [b"", b"x" * 126, b"x" * 127, b"x" * 70_000]
 

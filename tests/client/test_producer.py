@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from client.errors import DeliveryError, ProducerError
-from client.producer import BlockingOutcome, Producer
-from client.settings import Settings
-from client.state import ProducerState
-from protocol.records import Record
+from echoless.client.errors import DeliveryError, ProducerError
+from echoless.client.producer import BlockingOutcome, Producer
+from echoless.client.settings import Settings
+from echoless.client.state import ProducerState
+from echoless.protocol.records import Record
 from tests.support.stored_values import read_stored_values
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from client.command_config import PASSWORD_VARIABLE, command_security
-from client.properties import read_properties
-from client.security import NO_SECURITY
-from client.security_options import SecurityOptionError
+from echoless.client.command_config import PASSWORD_VARIABLE, command_security
+from echoless.client.properties import read_properties
+from echoless.client.security import NO_SECURITY
+from echoless.client.security_options import SecurityOptionError
 
 
 def test_a_file_is_read_as_java_reads_it() -> None:

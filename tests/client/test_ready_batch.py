@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from client.async_producer import AsyncProducer
-from client.column_batch import ColumnBatches
-from client.columns import columns
-from client.producer import Producer
-from client.settings import Settings
-from protocol.record_batch import Codec
+from echoless.client.async_producer import AsyncProducer
+from echoless.client.column_batch import ColumnBatches
+from echoless.client.columns import columns
+from echoless.client.producer import Producer
+from echoless.client.settings import Settings
+from echoless.protocol.record_batch import Codec
 from tests.support.in_process import in_process
 from tests.support.stored_values import read_stored_values
 

@@ -12,20 +12,20 @@ from typing import Any
 import pytest
 import trustme
 
-from broker.authentication import session
-from broker.metadata.topic import NewTopic
-from client.async_producer import AsyncProducer
-from client.connection import Connection
-from client.connection_errors import AuthenticationError, ConnectionFailedError
-from client.errors import DeliveryError, ProducerError
-from client.pipelined_connection import PipelinedConnection
-from client.security import Security
-from client.security_options import security_of
-from client.sequencer_actions import AfterFailure
-from client.settings import Settings
-from protocol.acl import AclOperation
-from protocol.errors import ErrorCode
-from protocol.sasl.mechanism import PASSWORD_MECHANISMS, Mechanism
+from echoless.broker.authentication import session
+from echoless.broker.metadata.topic import NewTopic
+from echoless.client.async_producer import AsyncProducer
+from echoless.client.connection import Connection
+from echoless.client.connection_errors import AuthenticationError, ConnectionFailedError
+from echoless.client.errors import DeliveryError, ProducerError
+from echoless.client.pipelined_connection import PipelinedConnection
+from echoless.client.security import Security
+from echoless.client.security_options import security_of
+from echoless.client.sequencer_actions import AfterFailure
+from echoless.client.settings import Settings
+from echoless.protocol.acl import AclOperation
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.sasl.mechanism import PASSWORD_MECHANISMS, Mechanism
 from tests.broker.authentication.log_in import PASSWORD, add_user, with_users
 from tests.support.acls import AclEditor
 from tests.support.certificates import Authority

@@ -6,9 +6,9 @@ import pickle
 
 import pytest
 
-from client.security import NO_SECURITY, Login, Security, Tls
-from client.security_options import SecurityOptionError, java_options, security_of
-from protocol.sasl.mechanism import Mechanism
+from echoless.client.security import NO_SECURITY, Login, Security, Tls
+from echoless.client.security_options import SecurityOptionError, java_options, security_of
+from echoless.protocol.sasl.mechanism import Mechanism
 
 SECRET = 'hunter2-"quoted"-back\\slash'
 JAAS = (

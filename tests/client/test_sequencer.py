@@ -7,10 +7,10 @@ import weakref
 
 import pytest
 
-from client.answers import Answer
-from client.sequenced_batch import EPOCH_MAX, Acknowledged, Identity
-from client.sequencer import BAD_NEWS_MAX, Phase, Sequencer
-from client.sequencer_actions import (
+from echoless.client.answers import Answer
+from echoless.client.sequenced_batch import EPOCH_MAX, Acknowledged, Identity
+from echoless.client.sequencer import BAD_NEWS_MAX, Phase, Sequencer
+from echoless.client.sequencer_actions import (
     AfterFailure,
     Ask,
     BackOff,
@@ -23,7 +23,7 @@ from client.sequencer_actions import (
     Send,
     Start,
 )
-from protocol.errors import ErrorCode
+from echoless.protocol.errors import ErrorCode
 
 ME = Identity(40, 3)
 STORED = Answer(ErrorCode.NONE, 100)

@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run
 
-from client.answers import Answer
-from client.sequenced_batch import Acknowledged, Identity, SequencedBatch
-from client.sequencer import Phase, Sequencer
-from client.sequencer_actions import (
+from echoless.client.answers import Answer
+from echoless.client.sequenced_batch import Acknowledged, Identity, SequencedBatch
+from echoless.client.sequencer import Phase, Sequencer
+from echoless.client.sequencer_actions import (
     AfterFailure,
     Ask,
     BackOff,
@@ -36,7 +36,7 @@ from client.sequencer_actions import (
     Send,
     Start,
 )
-from protocol.errors import ErrorCode
+from echoless.protocol.errors import ErrorCode
 from tests.client.model_partition import ModelPartition, Personality, Request
 
 CIRCLE = 2**31

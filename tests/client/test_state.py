@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.state import PartitionState, ProducerState, StateError
+from echoless.client.state import PartitionState, ProducerState, StateError
 
 IDS = st.integers(0, 2**63 - 1)
 EPOCHS = st.integers(0, 2**15 - 1)

@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from broker.authentication import session
-from client import tokens
-from client.async_producer import AsyncProducer
-from client.command_config import command_options
-from client.connection_errors import AuthenticationError, ConnectionFailedError
-from client.errors import DeliveryError, ProducerError
-from client.login_options import SecurityOptionError
-from client.security import Security, Tls, TokenEndpoint, TokenLogin
-from client.security_options import java_options, security_of
-from client.tokens import current_token, forget_token, seconds_left
-from protocol.errors import ErrorCode
+from echoless.broker.authentication import session
+from echoless.client import tokens
+from echoless.client.async_producer import AsyncProducer
+from echoless.client.command_config import command_options
+from echoless.client.connection_errors import AuthenticationError, ConnectionFailedError
+from echoless.client.errors import DeliveryError, ProducerError
+from echoless.client.login_options import SecurityOptionError
+from echoless.client.security import Security, Tls, TokenEndpoint, TokenLogin
+from echoless.client.security_options import java_options, security_of
+from echoless.client.tokens import current_token, forget_token, seconds_left
+from echoless.protocol.errors import ErrorCode
 from tests.broker.authentication.log_in import with_users
 from tests.client.test_secure_connections import open_blocking, open_pipelined, quick
 from tests.support.certificates import Authority

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from client.connection import Connection
-from client.security import Security, Tls, TokenEndpoint, TokenLogin
-from client.security_options import java_options
+from echoless.client.connection import Connection
+from echoless.client.security import Security, Tls, TokenEndpoint, TokenLogin
+from echoless.client.security_options import java_options
 from tests.compatibility.kafka_tools import run_tool
 from tests.compatibility.programs import FRANZ_GO, JAVA, KAFKAJS, Program
 from tests.compatibility.test_secure_clients import authority, counted

@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.support.echoless import REPOSITORY
+from tests.support.echoless import REPOSITORY, SOURCES
 from tests.support.free_port import free_port
 from tests.support.server_process import ServerProcess
 from tests.toolchain import require
 
 PAGE = REPOSITORY / "docs" / "secured-broker.md"
 _READY = re.compile(r"^ready broker_id=(?P<id>\d+)")
-_SPARK = "pipeline.exactly_once"
+_SPARK = "echoless.pipeline.exactly_once"
 _TIMEOUT_S = 300
 
 
@@ -46,12 +46,12 @@ class Walk:
         self._environment = {
             **{name: value for name, value in os.environ.items() if "ECHOLESS" not in name},
             "PATH": f"{directory}:{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "PYTHONPATH": str(REPOSITORY),
+            "PYTHONPATH": str(SOURCES),
             "ECHOLESS_BOOTSTRAP_SERVER": f"127.0.0.1:{port}",
         }
         self._servers: list[ServerProcess] = []
         command = directory / "echoless"
-        command.write_text(f'#!/bin/sh\nexec {sys.executable} -m cli "$@"\n')
+        command.write_text(f'#!/bin/sh\nexec {sys.executable} -m echoless "$@"\n')
         command.chmod(0o755)
 
     def take(self, block: Block) -> None:
@@ -85,9 +85,9 @@ class Walk:
     def _serve(self, arguments: list[str]) -> None:
         server = ServerProcess(_READY, self.directory / "broker.log")
         self._servers.append(server)
-        command = [sys.executable, "-m", "broker", *arguments]
+        command = [sys.executable, "-m", "echoless.broker", *arguments]
         ports = ["--native-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]
-        server.start([*command, *ports], environment={"PYTHONPATH": str(REPOSITORY)})
+        server.start([*command, *ports], environment={"PYTHONPATH": str(SOURCES)})
 
     def close(self) -> None:
         for server in self._servers:

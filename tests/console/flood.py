@@ -6,11 +6,11 @@ import asyncio
 import threading
 from typing import Any, Self
 
-from broker.admin.server import AdminServer
-from broker.config.values import Address
-from broker.decisions.events import Outcome
-from broker.network.server import bind, bound_address
-from protocol.record_batch import BatchHeader
+from echoless.broker.admin.server import AdminServer
+from echoless.broker.config.values import Address
+from echoless.broker.decisions.events import Outcome
+from echoless.broker.network.server import bind, bound_address
+from echoless.protocol.record_batch import BatchHeader
 from tests.broker.admin.fake_broker import FakeBroker
 
 _PER_SECOND = 50

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from protocol.errors import ErrorCode
-from testkit.admin import Admin
-from testkit.native import Native
-from testkit.scripted_producer import Batch, NoAnswerError, ScriptedProducer
+from echoless.protocol.errors import ErrorCode
+from echoless.testkit.admin import Admin
+from echoless.testkit.native import Native
+from echoless.testkit.scripted_producer import Batch, NoAnswerError, ScriptedProducer
 from tests.support.echoless import Echoless
 
 LOSE_ONE = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from testkit.admin import Admin
+from echoless.testkit.admin import Admin
 from tests.console.story import tell
 from tests.console.tools import AXE
 from tests.console.until import until

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from testkit.admin import Admin, AdminError
-from testkit.native import Native
+from echoless.testkit.admin import Admin, AdminError
+from echoless.testkit.native import Native
 from tests.console.story import Sender
 from tests.support.cluster import Cluster
 from tests.toolchain import require

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from testkit.native import Native
+from echoless.testkit.native import Native
 from tests.console.story import Sender, tell
 from tests.console.until import until
 from tests.support.echoless import Echoless

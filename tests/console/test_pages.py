@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from testkit.admin import Admin
-from testkit.native import Native
+from echoless.testkit.admin import Admin
+from echoless.testkit.native import Native
 from tests.console.story import Sender, tell
 from tests.console.until import until
 from tests.support.echoless import REPOSITORY, Echoless
@@ -73,7 +73,7 @@ def test_a_rule_can_be_taken_elsewhere(broker: Echoless, open_page: OpenPage) ->
     page.locator("details.texts summary").click()
     curl, command, toml = page.locator("details.texts pre").all_inner_texts()
     assert tomllib.loads(toml) == {"rules": [RANGED]}
-    for words in (shlex.split(curl), [sys.executable, "-m", "cli", *shlex.split(command)[1:]]):
+    for words in (shlex.split(curl), [sys.executable, "-m", "echoless", *shlex.split(command)[1:]]):
         admin.delete("/faults")
         done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from testkit.admin import Admin
+from echoless.testkit.admin import Admin
 from tests.console.flood import FloodingBroker
 from tests.console.story import Sender, tell
 from tests.console.until import until

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.file_system import FileSystem, LockHeldError, StorageError
+from echoless.storage.file_system import FileSystem, LockHeldError, StorageError
 
 
 class FileSystemContract:

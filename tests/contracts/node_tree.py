@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from broker.tree.node_tree import (
+from echoless.broker.tree.node_tree import (
     ANY_VERSION,
     BadVersionError,
     Check,

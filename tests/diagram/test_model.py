@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from diagram.folding import KEPT, fold
-from diagram.model import build_diagram
-from diagram.steps import (
+from echoless.diagram.folding import KEPT, fold
+from echoless.diagram.model import build_diagram
+from echoless.diagram.steps import (
     Diagram,
     Exchange,
     Fate,
@@ -15,7 +15,7 @@ from diagram.steps import (
     Remembered,
     Verdict,
 )
-from diagram.wording import answer_text, is_success
+from echoless.diagram.wording import answer_text, is_success
 from tests.diagram.recording import A, B, C, D, Recording
 
 

@@ -7,8 +7,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from diagram import render_mermaid, render_svg, render_text
-from diagram.wording import action_text
+from echoless.diagram import render_mermaid, render_svg, render_text
+from echoless.diagram.wording import action_text
 from tests.diagram.recording import A, B, C, D, E, Recording
 
 _SVG = "{http://www.w3.org/2000/svg}"

@@ -1,6 +1,6 @@
 """An Echoless that decides one thing wrongly, to prove that the comparison would see it.
 
-`python -m tests.differential.broken_broker` is `python -m broker` with the decision changed that
+`python -m tests.differential.broken_broker` is `python -m echoless.broker` with the decision changed that
 the environment variable `BROKEN_DECISION` names.
 """
 
@@ -12,7 +12,7 @@ import runpy
 from collections.abc import Callable
 from typing import Any
 
-from protocol import dedup
+from echoless.protocol import dedup
 
 VARIABLE = "BROKEN_DECISION"
 
@@ -63,4 +63,4 @@ BREAKS: dict[str, Callable[[], None]] = {
 
 if __name__ == "__main__":
     BREAKS[os.environ[VARIABLE]]()  # before storage imports the decision by its names
-    runpy.run_module("broker", run_name="__main__")
+    runpy.run_module("echoless.broker", run_name="__main__")

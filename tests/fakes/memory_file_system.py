@@ -13,8 +13,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from protocol.record_batch import Buffer
-from storage.file_system import FileLock, LockHeldError, StorageError
+from echoless.protocol.record_batch import Buffer
+from echoless.storage.file_system import FileLock, LockHeldError, StorageError
 
 Survival = Callable[[int], int]
 """How many of this number of unsynced operations survive."""
@@ -266,7 +266,7 @@ class MemoryFileSystem:
     def read_bytes(self, path: str) -> bytes:
         return bytes(self._file(path).content)
 
-    def write_atomic(self, path: str, data: bytes, *, sync_name: bool = True) -> None:
+    def write_atomic(self, path: str, data: Buffer, *, sync_name: bool = True) -> None:
         temporary = path + ".tmp"
         file = self.open(temporary, create=True)
         file.truncate(0)

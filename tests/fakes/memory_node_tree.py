@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
-from broker.tree.node_tree import (
+from echoless.broker.tree.node_tree import (
     ANY_VERSION,
     Cancel,
     ConnectionLostError,
@@ -27,8 +27,8 @@ from broker.tree.node_tree import (
     WatchCallback,
     Write,
 )
-from broker.tree.nodes import Change, Nodes
-from broker.tree.watches import Watches
+from echoless.broker.tree.nodes import Change, Nodes
+from echoless.broker.tree.watches import Watches
 
 Rival = Callable[[], Awaitable[object]]
 

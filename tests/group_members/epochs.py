@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coordinators.groups.consumer.state import ConsumerState, read_consumer_value
-from protocol.consumer_offsets.keys import ConsumerKey
+from echoless.coordinators.groups.consumer.state import ConsumerState, read_consumer_value
+from echoless.protocol.consumer_offsets.keys import ConsumerKey
 
 
 class Epochs:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from protocol.consumer_offsets.fields import FieldReader
-from protocol.consumer_offsets.group_value import GroupValue
+from echoless.protocol.consumer_offsets.fields import FieldReader
+from echoless.protocol.consumer_offsets.group_value import GroupValue
 from tests.group_members.epochs import Epochs
 from tests.group_members.events import (
     Assigned,

@@ -12,10 +12,10 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from protocol.consumer_offsets.group_value import GroupValue, read_group_value
-from protocol.consumer_offsets.keys import GroupKey, OffsetKey, OtherKey, read_key
-from protocol.consumer_offsets.partitioner import partition_of_group
-from protocol.internal_topics import CONSUMER_OFFSETS
+from echoless.protocol.consumer_offsets.group_value import GroupValue, read_group_value
+from echoless.protocol.consumer_offsets.keys import GroupKey, OffsetKey, OtherKey, read_key
+from echoless.protocol.consumer_offsets.partitioner import partition_of_group
+from echoless.protocol.internal_topics import CONSUMER_OFFSETS
 from tests.group_members.epochs import Epochs
 from tests.group_members.events import Read
 from tests.group_members.judge import Evidence, judge

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from protocol.consumer_offsets.group_value import GroupValue, MemberValue
+from echoless.protocol.consumer_offsets.group_value import GroupValue, MemberValue
 from tests.group_members.events import (
     Assigned,
     Committed,

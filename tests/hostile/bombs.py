@@ -6,14 +6,14 @@ import functools
 
 import cramjam
 
-from protocol.record_batch import (
+from echoless.protocol.record_batch import (
     MAGIC,
     NO_LEADER_EPOCH,
     BatchHeader,
     Codec,
     seal_batch,
 )
-from protocol.records import Record, build_batch
+from echoless.protocol.records import Record, build_batch
 from tests.support.raw_batches import varint
 
 EMPTY = b"\0"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.record_batch import Codec
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.record_batch import Codec
 from tests.hostile.bombs import CODECS, empty_records, many_headers, tiny_records, zeros
 from tests.hostile.target import assert_quiet_log
 from tests.support.echoless import Echoless

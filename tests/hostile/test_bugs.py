@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.serve import EXIT_BUG
+from echoless.broker.serve import EXIT_BUG
 from tests.hostile.target import TIMEOUT_S, framed, header, is_answering, talk, until
 from tests.support.broken_broker import HALFWAY
 from tests.support.echoless import Echoless

@@ -38,7 +38,7 @@ def stored(broker: Echoless) -> list[bytes]:
 
 
 def echoless(*arguments: object) -> str:
-    command = [sys.executable, "-m", "cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "echoless", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
 

@@ -11,18 +11,18 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.native.exchange import HANDLERS
-from protocol.batch_validation import check_batch, check_container
-from protocol.errors import DecodeError, KafkaError
-from protocol.native.codec import locate_fields
-from protocol.native.fields import Fields
-from protocol.record_batch import Codec
-from protocol.record_check import check_framing, check_records
-from protocol.records import build_batch, read_records
-from storage.checkpoints import OffsetCheckpoint
-from storage.file_system import StorageError
-from storage.leader_epochs import LeaderEpochs
-from storage.producers.snapshot import SnapshotError, decode_snapshot
+from echoless.broker.native.exchange import HANDLERS
+from echoless.protocol.batch_validation import check_batch, check_container
+from echoless.protocol.errors import DecodeError, KafkaError
+from echoless.protocol.native.codec import locate_fields
+from echoless.protocol.native.fields import Fields
+from echoless.protocol.record_batch import Codec
+from echoless.protocol.record_check import check_framing, check_records
+from echoless.protocol.records import build_batch, read_records
+from echoless.storage.checkpoints import OffsetCheckpoint
+from echoless.storage.file_system import StorageError
+from echoless.storage.leader_epochs import LeaderEpochs
+from echoless.storage.producers.snapshot import SnapshotError, decode_snapshot
 from tests.fakes.memory_file_system import MemoryFileSystem
 from tests.protocol.sample_batches import CAPTURED_RECORDS
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.limited_log import BURST
+from echoless.broker.limited_log import BURST
 from tests.hostile.target import API_VERSIONS, assert_quiet_log, framed, is_answering, talk, until
 from tests.support.echoless import Echoless
 

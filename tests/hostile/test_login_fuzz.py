@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import msgpack
 import pytest
 
-from protocol.sasl.oauthbearer import bearer_message
-from protocol.sasl.plain import plain_token
+from echoless.protocol.sasl.oauthbearer import bearer_message
+from echoless.protocol.sasl.plain import plain_token
 from tests.broker.authentication.log_in import PASSWORD, log_in, with_users
 from tests.support.certificates import Authority
 from tests.support.in_process import Running

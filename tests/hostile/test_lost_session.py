@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.tree.node_tree import SessionState
+from echoless.broker.tree.node_tree import SessionState
 from tests.hostile.target import assert_quiet_log, talk, until
 from tests.hostile.tmpfs import mounted_tmpfs
 from tests.support.echoless import Echoless

@@ -11,8 +11,8 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from broker.handlers.apis import API_BY_NAME
-from broker.network.server import most_connections
+from echoless.broker.handlers.apis import API_BY_NAME
+from echoless.broker.network.server import most_connections
 from tests.hostile.target import (
     API_VERSIONS,
     admin,

@@ -21,7 +21,15 @@ ANY_PORT = ("--listen", "--native-listen", "--admin-listen")
 def run(data_dir: Path, *arguments: str) -> tuple[int, str]:
     """The exit code and the last line of a broker that is not to start."""
     ports = [part for name in ANY_PORT for part in (name, "127.0.0.1:0")]
-    command = [sys.executable, "-m", "broker", *ports, "--data-dir", str(data_dir), *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "echoless.broker",
+        *ports,
+        "--data-dir",
+        str(data_dir),
+        *arguments,
+    ]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert result.stdout == ""
     assert "Traceback" not in result.stderr

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from testkit.admin import Admin
-from testkit.faults import Faults
+from echoless.testkit.admin import Admin
+from echoless.testkit.faults import Faults
 from tests.crash.test_kill_under_load import PARTITIONS, TOPIC
 from tests.hostile.target import connect, framed, until
 from tests.hostile.test_signals import SETTINGS, STOP_S_MAX, Load, spawn

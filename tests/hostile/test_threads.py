@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.record_batch import Codec
+from echoless.protocol.record_batch import Codec
 from tests.cli.command import Command
 from tests.hostile.bombs import tiny_records
 from tests.hostile.target import admin, assert_quiet_log

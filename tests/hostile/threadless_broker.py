@@ -22,7 +22,7 @@ def refuse_threads() -> None:
 
 def main() -> int:
     """Serves as `echoless serve` does."""
-    from broker import serve
+    from echoless.broker import serve
 
     if "NO_THREADS_FROM_START" in os.environ:
         refuse_threads()

@@ -247,7 +247,7 @@ def pairs(flat: array[int]) -> Iterator[tuple[int, int]]:
 
 def verify(broker_id: int, data_dir: Path) -> list[str]:
     """The problems that `echoless verify` finds in a stopped broker's data."""
-    command = [sys.executable, "-m", "cli", "verify", str(data_dir)]
+    command = [sys.executable, "-m", "echoless", "verify", str(data_dir)]
     result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPOSITORY)
     if result.returncode == 0:
         return []

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def spark() -> Iterator[SparkSession]:
     """One Spark for the whole run, in this process and a separate JVM; tasks are tried three times."""
     require("java")
-    from pipeline.kafka_connector import connector_settings, has_jars
-    from pipeline.session import open_session
+    from echoless.pipeline.kafka_connector import connector_settings, has_jars
+    from echoless.pipeline.session import open_session
 
     session = open_session(
         "tests",

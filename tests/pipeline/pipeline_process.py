@@ -1,4 +1,4 @@
-"""`python -m pipeline ...` in a separate process, as a user runs it: killed, stopped, read.
+"""`python -m echoless.spark ...` in a separate process, as a user runs it: killed, stopped, read.
 
 A driver's JVM survives a killed driver for a moment; it belongs to its process group, and
 `wait_for_group` sees its end. Python workers have their own group, and end after their JVM; the
@@ -17,7 +17,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-_REPOSITORY = Path(__file__).parents[2]
 _TIMEOUT_S = 240.0
 _PAUSE_S = 0.05
 _QUICK_JVM = {
@@ -38,9 +37,9 @@ class PipelineProcess:
         self._directory.mkdir(parents=True, exist_ok=True)
         self._log = (self._directory / "log").open("a+")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "pipeline", *self._arguments],
+            [sys.executable, "-m", "echoless.spark", *self._arguments],
             cwd=self._directory,
-            env={**os.environ, "PYTHONPATH": str(_REPOSITORY), **_QUICK_JVM},
+            env={**os.environ, **_QUICK_JVM},
             stdout=self._log,
             stderr=subprocess.STDOUT,
             start_new_session=True,

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from client.security_options import java_options
-from pipeline.batches.batch_source import BatchSource
-from pipeline.exactly_once import ExactlyOnceSink, register
-from pipeline.kafka_connector import connector_settings, has_jars
-from pipeline.security import security_in
-from pipeline.session import open_session
+from echoless.client.security_options import java_options
+from echoless.pipeline.batches.batch_source import BatchSource
+from echoless.pipeline.exactly_once import ExactlyOnceSink, register
+from echoless.pipeline.kafka_connector import connector_settings, has_jars
+from echoless.pipeline.security import security_in
+from echoless.pipeline.session import open_session
 
 ROWS = 20
 

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pipeline.audit.findings import Kind
+from echoless.pipeline.audit.findings import Kind
 from tests.pipeline.written_logs import NOW_MS, Sent
 
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from pipeline.batches.partition_leader import EARLIEST, LATEST, ClusterReadError, PartitionLeader
-from pipeline.exactly_once.read_back import split
-from protocol.records import Record, read_records
+from echoless.pipeline.batches.partition_leader import (
+    EARLIEST,
+    LATEST,
+    ClusterReadError,
+    PartitionLeader,
+)
+from echoless.pipeline.exactly_once.read_back import split
+from echoless.protocol.records import Record, read_records
 
 
 def stored_records(address: str, topic: str, partition: int) -> list[Record]:

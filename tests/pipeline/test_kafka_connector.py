@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.kafka_connector import (
+from echoless.pipeline.kafka_connector import (
     JARS_VARIABLE,
     ConnectorError,
     connector_settings,
@@ -21,7 +21,7 @@ def test_jars_are_taken_from_the_directory_that_is_named(
     """All of it, by path, once the connector itself is there."""
     monkeypatch.setenv(JARS_VARIABLE, str(tmp_path))
     assert jars_directory() == tmp_path
-    with pytest.raises(ConnectorError, match="run `python -m pipeline fetch-connector`"):
+    with pytest.raises(ConnectorError, match=r"run `python -m echoless.spark fetch-connector`"):
         connector_settings()
     names = ("a.jar", "spark-sql-kafka-0-10_2.13-4.2.1.jar")
     for name in names:

@@ -10,19 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.package import package_command
-from tests.support.echoless import REPOSITORY
+from echoless.pipeline.package import package_command
+from tests.support.echoless import SOURCES
 
 
 def test_the_zip_has_what_the_jobs_import(tmp_path: Path) -> None:
-    """The three rooms and their files, nothing of the broker; the same sources make the same bytes."""
+    """Four rooms and their files, nothing of the broker; the same sources make the same bytes."""
     for name in ("one", "other"):
         package_command(tmp_path / name)
     archives = [(tmp_path / name / "echoless.zip") for name in ("one", "other")]
     assert archives[0].read_bytes() == archives[1].read_bytes()
     names = zipfile.ZipFile(archives[0]).namelist()
-    assert {name.split("/")[0] for name in names} == {"client", "pipeline", "protocol"}
-    assert {"pipeline/commands.py", "pipeline/audit/report.html"} <= set(names)
+    assert {name.split("/")[0] for name in names} == {"echoless"}
+    rooms = {name.split("/")[1] for name in names if name.count("/") > 1}
+    assert rooms == {"client", "pipeline", "protocol", "spark"}
+    assert {"pipeline/commands.py", "pipeline/audit/report.html"} <= {
+        name.removeprefix("echoless/") for name in names
+    }
 
 
 @pytest.mark.slow
@@ -32,7 +36,7 @@ def test_the_script_runs_from_the_zip_alone(tmp_path: Path) -> None:
     archive = str(tmp_path / "echoless.zip")
     code = (
         f"import runpy, sys; sys.argv = ['x', 'mirror', '--help'];"
-        f"sys.path[:] = [{archive!r}, *(one for one in sys.path if one != {str(REPOSITORY)!r})];"
+        f"sys.path[:] = [{archive!r}, *(one for one in sys.path if one != {str(SOURCES)!r})];"
         "runpy.run_path('echoless_pipeline.py')"
     )
     done = subprocess.run(

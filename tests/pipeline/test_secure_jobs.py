@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from client.command_config import PASSWORD_VARIABLE
-from pipeline.exactly_once.errors import OptionError
-from pipeline.exactly_once.options import read_options
+from echoless.client.command_config import PASSWORD_VARIABLE
+from echoless.pipeline.exactly_once.errors import OptionError
+from echoless.pipeline.exactly_once.options import read_options
 from tests.cli.command import Command
 from tests.pipeline.pipeline_process import PipelineProcess
 from tests.support.certificates import Authority
@@ -176,7 +176,7 @@ def test_a_secret_is_no_argument(name: str, option: str, tmp_path: Path) -> None
     """Everyone on the machine could read it; the message says where to put it, without repeating it."""
     from typer.testing import CliRunner
 
-    from pipeline.commands import app
+    from echoless.pipeline.commands import app
 
     arguments = ["mirror", "--from", "h:1", "--to", "h:2", "--topics", "t"]
     arguments += ["--checkpoint", str(tmp_path), option, f"kafka.{name}={PASSWORD}"]

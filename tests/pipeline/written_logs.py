@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from protocol.record_batch import leader_stamp, read_header
-from protocol.records import Record, build_batch
-from protocol.sequence import increment
-from storage.log_config import LogConfig
-from storage.log_directory import LogDirectory
-from storage.os_file_system import OsFileSystem
+from echoless.protocol.record_batch import leader_stamp, read_header
+from echoless.protocol.records import Record, build_batch
+from echoless.protocol.sequence import increment
+from echoless.storage.log_config import LogConfig
+from echoless.storage.log_directory import LogDirectory
+from echoless.storage.os_file_system import OsFileSystem
 
 TopicPartition = tuple[str, int]
 NOW_MS = 1_700_000_000_000

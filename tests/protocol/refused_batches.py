@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.record_batch import Codec
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.record_batch import Codec
 from tests.protocol.sample_batches import captured_batches
 from tests.support.raw_batches import (
     CONTROL,

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from protocol.record_batch import BatchHeader, Codec
-from protocol.records import Record
-from protocol.sequence import NO_SEQUENCE
+from echoless.protocol.record_batch import BatchHeader, Codec
+from echoless.protocol.records import Record
+from echoless.protocol.sequence import NO_SEQUENCE
 
 _CAPTURED = Path(__file__).parents[1] / "golden" / "record_batches.txt"
 

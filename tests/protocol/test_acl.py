@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.acl import (
+from echoless.protocol.acl import (
     ANY,
     MATCH,
     AclOperation,

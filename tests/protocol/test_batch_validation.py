@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.batch_validation import (
+from echoless.protocol.batch_validation import (
     ANY_TIMESTAMP,
     TimestampRules,
     check_batch,
@@ -20,8 +20,8 @@ from protocol.batch_validation import (
     sound_header,
     validate_client_batch,
 )
-from protocol.errors import KafkaError
-from protocol.record_batch import compute_crc, read_header
+from echoless.protocol.errors import KafkaError
+from echoless.protocol.record_batch import compute_crc, read_header
 from tests.protocol.refused_batches import (
     BATCH,
     BYTES_MAX,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.bound_ids import NUMBER_END, TAG_BITS, UNBOUND, principal_tag, tag_of, tagged
-from protocol.leases import is_leased, leased_id
+from echoless.protocol.bound_ids import NUMBER_END, TAG_BITS, UNBOUND, principal_tag, tag_of, tagged
+from echoless.protocol.leases import is_leased, leased_id
 
 numbers = st.integers(0, NUMBER_END - 1)
 tags = st.integers(0, (1 << TAG_BITS) - 1)

@@ -7,7 +7,7 @@ import sys
 
 import crc32c as package
 
-from protocol.checksum import crc32c
+from echoless.protocol.checksum import crc32c
 
 
 def test_it_is_the_package_s_own_checksum():

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.compression import compress, decompress
-from protocol.errors import DecodeError
-from protocol.record_batch import Codec
+from echoless.protocol.compression import compress, decompress
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.record_batch import Codec
 
 COMPRESSED = [codec for codec in Codec if codec is not Codec.NONE]
 XERIAL = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from protocol.dedup import (
+from echoless.protocol.dedup import (
     WINDOW_DEFAULT,
     Append,
     Duplicate,
@@ -25,8 +25,8 @@ from protocol.dedup import (
     commit,
     decide,
 )
-from protocol.errors import ErrorCode
-from protocol.sequence import NO_SEQUENCE, SEQUENCE_MAX
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.sequence import NO_SEQUENCE, SEQUENCE_MAX
 from tests.protocol.sample_batches import header
 
 HELD = PartitionRules(has_held_records=True)

@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run
 
-from protocol.dedup import Append, Duplicate, PartitionRules, Reject, UnknownProducerId
-from protocol.dedup import commit as commit_batch
-from protocol.dedup import decide as decide_batch
+from echoless.protocol.dedup import Append, Duplicate, PartitionRules, Reject, UnknownProducerId
+from echoless.protocol.dedup import commit as commit_batch
+from echoless.protocol.dedup import decide as decide_batch
 from tests.protocol.sample_batches import header
 
 CIRCLE = 2**31

@@ -5,13 +5,13 @@ from __future__ import annotations
 from kio.schema.describe_producers.v0.response import DescribeProducersResponse
 from kio.serial import entity_reader
 
-from protocol.dedup import BatchMetadata, ProducerEntry
-from protocol.describe_producers import (
+from echoless.protocol.dedup import BatchMetadata, ProducerEntry
+from echoless.protocol.describe_producers import (
     PartitionDescribed,
     TopicDescribed,
     encode_describe_producers_response,
 )
-from protocol.errors import ErrorCode
+from echoless.protocol.errors import ErrorCode
 
 ENTRIES = {
     2**63 - 1: ProducerEntry(2**15 - 1, 0, 5, (BatchMetadata(9, 20, 9, 2**40, None),)),

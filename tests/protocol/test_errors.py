@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import MESSAGE_CHARACTERS_MAX, ErrorCode, KafkaError
+from echoless.protocol.errors import MESSAGE_CHARACTERS_MAX, ErrorCode, KafkaError
 
 
 @pytest.mark.parametrize("code", list(ErrorCode))

@@ -7,8 +7,8 @@ import uuid
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.fetch import PartitionFetched, TopicFetched, encode_fetch_response
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.fetch import PartitionFetched, TopicFetched, encode_fetch_response
 
 TOPIC_ID = uuid.UUID("01234567-89ab-cdef-0123-456789abcdef")
 

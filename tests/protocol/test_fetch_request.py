@@ -12,10 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import DecodeError
-from protocol.fetch_request import FetchPartition, FetchRequest, FetchTopic, decode_fetch_request
-from protocol.request_fields import ELEMENTS_MAX
-from protocol.request_walk import readable_request
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.fetch_request import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    decode_fetch_request,
+)
+from echoless.protocol.request_fields import ELEMENTS_MAX
+from echoless.protocol.request_walk import readable_request
 
 VERSIONS = range(4, 18)
 int32 = st.integers(-(2**31), 2**31 - 1)

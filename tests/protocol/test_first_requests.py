@@ -12,18 +12,21 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from broker.handlers import api_versions, init_producer_id, metadata
-from protocol.api_versions import (
+from echoless.broker.handlers import api_versions, init_producer_id, metadata
+from echoless.protocol.api_versions import (
     ApiVersionsRequest,
     ApiVersionsRow,
     encode_api_versions_response,
 )
-from protocol.errors import DecodeError, ErrorCode
-from protocol.init_producer_id import InitProducerIdRequest, encode_init_producer_id_response
-from protocol.metadata_request import MetadataRequest, WantedTopic
-from protocol.registry import Api
-from protocol.request_fields import ELEMENTS_MAX
-from protocol.typed_requests import typed
+from echoless.protocol.errors import DecodeError, ErrorCode
+from echoless.protocol.init_producer_id import (
+    InitProducerIdRequest,
+    encode_init_producer_id_response,
+)
+from echoless.protocol.metadata_request import MetadataRequest, WantedTopic
+from echoless.protocol.registry import Api
+from echoless.protocol.request_fields import ELEMENTS_MAX
+from echoless.protocol.typed_requests import typed
 from tests.support.raw_client import message, nested
 
 APIS = {

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import DecodeError
-from protocol.framing import GROWTH_MAX, HUGE_FRAME_SIZE, SHARED_BUFFER_SIZE, FrameReceiver
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.framing import GROWTH_MAX, HUGE_FRAME_SIZE, SHARED_BUFFER_SIZE, FrameReceiver
 
 SIZE_MAX = 300_000
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from broker.handlers import join_group, sync_group
-from broker.handlers.throttle_time import with_throttle_time
-from protocol.group_responses import encode_join_group_response, encode_sync_group_response
-from protocol.registry import Api
+from echoless.broker.handlers import join_group, sync_group
+from echoless.broker.handlers.throttle_time import with_throttle_time
+from echoless.protocol.group_responses import encode_join_group_response, encode_sync_group_response
+from echoless.protocol.registry import Api
 
 CODES = st.sampled_from([0, 14, 16, 22, 25, 27, 79, 82])
 texts = st.text(max_size=200)

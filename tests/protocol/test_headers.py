@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import DecodeError
-from protocol.headers import (
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.headers import (
     read_request_header,
     read_unsigned_varint,
     skip_tagged_fields,

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol import known_fetch
-from protocol.errors import DecodeError
-from protocol.fetch_request import FetchPartition, FetchRequest, decode_fetch_request
-from protocol.known_fetch import read_fetch_request
+from echoless.protocol import known_fetch
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.fetch_request import FetchPartition, FetchRequest, decode_fetch_request
+from echoless.protocol.known_fetch import read_fetch_request
 from tests.protocol.test_fetch_request import SAMPLE, VERSIONS, encode, int64, requests
 
 OFFSETS = st.one_of(int64, st.integers(0, 300))

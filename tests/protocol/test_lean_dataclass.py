@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import lean_dataclass
-from protocol.lean_dataclass import dataclass
+from echoless.protocol import lean_dataclass
+from echoless.protocol.lean_dataclass import dataclass
 
 MODULES: list[Any] = [dataclasses, lean_dataclass]
 of_both = pytest.mark.parametrize("module", MODULES, ids=["standard", "lean"])

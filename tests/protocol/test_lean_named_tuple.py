@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from protocol import lean_named_tuple
+from echoless.protocol import lean_named_tuple
 
 BASES = [typing.NamedTuple, lean_named_tuple.NamedTuple]
 of_both = pytest.mark.parametrize("base", BASES, ids=["standard", "lean"])

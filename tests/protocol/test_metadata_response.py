@@ -7,9 +7,9 @@ import uuid
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.handlers.metadata import API
-from protocol.errors import ErrorCode
-from protocol.metadata_response import (
+from echoless.broker.handlers.metadata import API
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.metadata_response import (
     BrokerRow,
     PartitionRow,
     encode_metadata_response,

@@ -12,17 +12,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from broker.handlers.offset_commit import API
-from protocol.errors import DecodeError
-from protocol.offset_commit import (
+from echoless.broker.handlers.offset_commit import API
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.offset_commit import (
     OffsetCommitRequest,
     OffsetPartition,
     OffsetTopic,
     decode_offset_commit_request,
     encode_offset_commit_response,
 )
-from protocol.registry import Api
-from protocol.request_fields import ELEMENTS_MAX
+from echoless.protocol.registry import Api
+from echoless.protocol.request_fields import ELEMENTS_MAX
 from tests.support.raw_client import decode_whole, message, nested
 
 VERSIONS = range(API.version_min, API.version_max + 1)

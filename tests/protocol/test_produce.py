@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import ErrorCode
-from protocol.produce import (
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.produce import (
     PartitionProduced,
     RecordError,
     TopicProduced,

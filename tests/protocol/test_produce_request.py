@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import DecodeError
-from protocol.produce_request import (
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.produce_request import (
     _KNOWN_HEADS,
     _KNOWN_HEADS_MAX,
     decode_produce_request,
 )
-from protocol.request_fields import ELEMENTS_MAX
+from echoless.protocol.request_fields import ELEMENTS_MAX
 
 VERSIONS = range(3, 14)
 TOPIC_ID = uuid.UUID("01234567-89ab-cdef-0123-456789abcdef")

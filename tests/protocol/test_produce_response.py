@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.answers import Answer, Meaning, answer_of
-from protocol.errors import DecodeError, ErrorCode
-from protocol.produce import (
+from echoless.client.answers import Answer, Meaning, answer_of
+from echoless.protocol.errors import DecodeError, ErrorCode
+from echoless.protocol.produce import (
     PartitionProduced,
     RecordError,
     TopicProduced,
     encode_produce_response,
 )
-from protocol.produce_response import VERSION_MAX, ProducedRow, read_produce_response
+from echoless.protocol.produce_response import VERSION_MAX, ProducedRow, read_produce_response
 
 VERSIONS = st.integers(3, VERSION_MAX)
 INT32, INT64 = st.integers(-(2**31), 2**31 - 1), st.integers(-1, 2**63 - 1)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import DecodeError
-from protocol.record_batch import (
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.record_batch import (
     BATCH_HEADER,
     HEADER_SIZE,
     LEADER_STAMP,
@@ -21,7 +21,7 @@ from protocol.record_batch import (
     walk,
     with_log_append_time,
 )
-from protocol.sequence import NO_SEQUENCE, SEQUENCE_MAX
+from echoless.protocol.sequence import NO_SEQUENCE, SEQUENCE_MAX
 from tests.protocol.sample_batches import captured_batches, captured_codec, header
 from tests.support.raw_batches import Batch, plain_batch, split_log
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from protocol.record_batch import compute_crc, read_header
-from protocol.records import Record, build_batch, read_records
+from echoless.protocol.record_batch import compute_crc, read_header
+from echoless.protocol.records import Record, build_batch, read_records
 
 PAGE = Path(__file__).parents[2] / "docs/formats/record-batch.md"
 RECORDS = [

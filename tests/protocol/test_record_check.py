@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.compression import decompress
-from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.record_batch import (
+from echoless.protocol.compression import decompress
+from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
+from echoless.protocol.record_batch import (
     HEADER_SIZE,
     RECORD_BYTES_MIN,
     RECORDS_MAX,
@@ -18,7 +18,7 @@ from protocol.record_batch import (
     compute_crc,
     read_header,
 )
-from protocol.record_check import (
+from echoless.protocol.record_check import (
     DECOMPRESSED_AT_ONCE_BYTES,
     FIELDS_RECORDS_MAX,
     FRAMED_AT_ONCE_MAX,
@@ -31,7 +31,7 @@ from protocol.record_check import (
     check_framing,
     check_records,
 )
-from protocol.records import Record, build_batch, read_records
+from echoless.protocol.records import Record, build_batch, read_records
 from tests.hostile.bombs import EMPTY, batch_of, empty_records, many_headers
 from tests.protocol.refused_batches import (
     COMPRESSED,

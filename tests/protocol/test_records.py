@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.batch_validation import validate_client_batch
-from protocol.errors import DecodeError
-from protocol.record_batch import HEADER_SIZE, Codec, read_header
-from protocol.records import Record, build_batch, read_records
+from echoless.protocol.batch_validation import validate_client_batch
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.record_batch import HEADER_SIZE, Codec, read_header
+from echoless.protocol.records import Record, build_batch, read_records
 from tests.protocol.sample_batches import CAPTURED_RECORDS, captured_batches, captured_codec
 from tests.support.raw_batches import Batch, plain_batch, varint
 

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from broker.handlers.apis import API_BY_NAME
-from protocol import request_walk
-from protocol.errors import DecodeError
-from protocol.request_fields import ELEMENTS_MAX
-from protocol.request_walk import readable_request
+from echoless.broker.handlers.apis import API_BY_NAME
+from echoless.protocol import request_walk
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.request_fields import ELEMENTS_MAX
+from echoless.protocol.request_walk import readable_request
 from tests.support.kio_requests import smallest_request
 from tests.support.raw_client import message
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.sequence import SEQUENCE_MAX, decrement, follows, increment
+from echoless.protocol.sequence import SEQUENCE_MAX, decrement, follows, increment
 
 SEQUENCES = st.integers(0, SEQUENCE_MAX)
 

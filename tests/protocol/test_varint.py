@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import DecodeError
-from protocol.varint import VARINT_BITS, VARLONG_BITS, read_varint, write_varint
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.varint import VARINT_BITS, VARLONG_BITS, read_varint, write_varint
 from tests.support.raw_batches import varint
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from broker.metadata.node_data import PartitionState
-from broker.partitions.partition import NO_LEADER, Partition
-from protocol.dedup import ProducerEntry
-from protocol.errors import ErrorCode
-from protocol.record_batch import BatchHeader, read_header
+from echoless.broker.metadata.node_data import PartitionState
+from echoless.broker.partitions.partition import NO_LEADER, Partition
+from echoless.protocol.dedup import ProducerEntry
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.record_batch import BatchHeader, read_header
 from tests.simulation.cluster import DATA_DIR
 from tests.simulation.machine import Machine
 from tests.support.raw_batches import split_log

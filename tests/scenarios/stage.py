@@ -28,16 +28,16 @@ from collections.abc import Coroutine, Iterable
 from types import TracebackType
 from typing import Any, Final, Self
 
-from broker.broker import Broker
-from broker.controller.reassignment import reassign
-from broker.metadata.node_data import (
+from echoless.broker.broker import Broker
+from echoless.broker.controller.reassignment import reassign
+from echoless.broker.metadata.node_data import (
     PartitionState,
     decode_partition_state,
     partition_state_path,
 )
-from broker.metadata.topic import NewTopic
-from protocol.errors import KafkaError
-from storage.paths import HIGH_WATERMARK_CHECKPOINT
+from echoless.broker.metadata.topic import NewTopic
+from echoless.protocol.errors import KafkaError
+from echoless.storage.paths import HIGH_WATERMARK_CHECKPOINT
 from tests.scenarios import drawing, words
 from tests.simulation.clients import NoAnswerError
 from tests.simulation.cluster import DATA_DIR, Cluster

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, Final
 
-from broker.config.loading import LogFlush
+from echoless.broker.config.loading import LogFlush
 from tests.simulation.machine import EPOCH_MS
 from tests.support.raw_batches import plain_batch
 

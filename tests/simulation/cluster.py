@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, Self
 
-from broker.config.loading import Config
-from broker.replication.peers import PeerError
-from broker.tree.node_tree import CoordinationError
-from broker.tree.nodes import Change
-from protocol.errors import KafkaError
-from storage.file_system import CorruptLogError, StorageError
+from echoless.broker.config.loading import Config
+from echoless.broker.replication.peers import PeerError
+from echoless.broker.tree.node_tree import CoordinationError
+from echoless.broker.tree.nodes import Change
+from echoless.protocol.errors import KafkaError
+from echoless.storage.file_system import CorruptLogError, StorageError
 from tests.fakes.memory_file_system import PowerFailure
 from tests.simulation.clients import Client, NoAnswerError
 from tests.simulation.connection import ConnectionBrokenError, Service, Services

@@ -17,15 +17,15 @@ from typing import Any, Final
 
 import msgpack
 
-from broker.broker import Broker
-from broker.config.loading import Address
-from broker.native.exchange import Exchange
-from broker.network.request import CloseConnectionError, Peer
-from broker.replication.peers import PeerError
-from coordinators.groups.answers import GroupAnswer
-from coordinators.groups.requests import GroupRequest
-from protocol.framing import LENGTH_SIZE
-from protocol.native.codec import encode_message
+from echoless.broker.broker import Broker
+from echoless.broker.config.loading import Address
+from echoless.broker.native.exchange import Exchange
+from echoless.broker.network.request import CloseConnectionError, Peer
+from echoless.broker.replication.peers import PeerError
+from echoless.coordinators.groups.answers import GroupAnswer
+from echoless.coordinators.groups.requests import GroupRequest
+from echoless.protocol.framing import LENGTH_SIZE
+from echoless.protocol.native.codec import encode_message
 from tests.simulation.network import Channel, Network
 from tests.simulation.process import Process
 

@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from broker.tree.node_tree import (
+from echoless.broker.tree.node_tree import (
     ANY_VERSION,
     Cancel,
     ConnectionLostError,
@@ -26,8 +26,8 @@ from broker.tree.node_tree import (
     WatchCallback,
     Write,
 )
-from broker.tree.nodes import Change, Nodes
-from broker.tree.watches import Watches
+from echoless.broker.tree.nodes import Change, Nodes
+from echoless.broker.tree.watches import Watches
 from tests.simulation.coordinator import Execute, Session, TreeConnection, TreeServer
 from tests.simulation.network import Network
 from tests.simulation.process import Process

@@ -18,8 +18,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.tree.node_tree import CoordinationError, parent_of
-from broker.tree.nodes import Change, Nodes
+from echoless.broker.tree.node_tree import CoordinationError, parent_of
+from echoless.broker.tree.nodes import Change, Nodes
 from tests.simulation.network import Channel, Network
 from tests.simulation.process import Process
 

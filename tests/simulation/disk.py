@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from protocol.record_batch import Buffer
-from storage.file_system import File
+from echoless.protocol.record_batch import Buffer
+from echoless.storage.file_system import File
 from tests.fakes.memory_file_system import MemoryFileSystem, Survival
 
 LogObserver = Callable[[str, str, bytes], None]

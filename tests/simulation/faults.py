@@ -13,9 +13,9 @@ from random import Random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.config.loading import LogFlush
-from broker.handlers import alter_partition_reassignments, delete_records, elect_leaders
-from broker.tree.nodes import Change
+from echoless.broker.config.loading import LogFlush
+from echoless.broker.handlers import alter_partition_reassignments, delete_records, elect_leaders
+from echoless.broker.tree.nodes import Change
 from tests.fakes.memory_file_system import Survival, keep_none
 from tests.simulation.network import Weather
 from tests.simulation.process import EXECUTOR_DELAY_S_MAX

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
-from broker.config.loading import LogFlush
+from echoless.broker.config.loading import LogFlush
 from tests.simulation.checkers import settled
 from tests.simulation.cluster import Cluster, Topic
 from tests.simulation.faults import FAULTS, FAULTS_WITH_LOST_POWER

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from broker.assembly import new_broker
-from broker.broker import Broker
-from broker.config.loading import Address, Config
-from broker.environment import Environment
-from broker.tree.node_tree import CoordinationError, NodeTree
-from storage.file_system import StorageError
+from echoless.broker.assembly import new_broker
+from echoless.broker.broker import Broker
+from echoless.broker.config.loading import Address, Config
+from echoless.broker.environment import Environment
+from echoless.broker.tree.node_tree import CoordinationError, NodeTree
+from echoless.storage.file_system import StorageError
 from tests.fakes.memory_file_system import MemoryFileSystem, keep_all, keep_none
 from tests.simulation.connection import Observer, Service, Services, SimulatedPeers
 from tests.simulation.coordination import SimulatedNodeTree

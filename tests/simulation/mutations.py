@@ -12,34 +12,34 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 from unittest.mock import patch
 
-from broker.cluster.member import ClusterMember
-from broker.controller import campaign
-from broker.groups.shard import Shard
-from broker.groups.timers import Timers
-from broker.partitions.core.gap_patience import GapPatience
-from broker.partitions.core.in_sync_replicas import InSyncReplicas
-from broker.partitions.partition import Partition
-from broker.records import produce
-from broker.replication import follower, leader
-from broker.replication.isr_changes import IsrChanges
-from broker.state_topics import loader
-from broker.state_topics.appends import Appends
-from broker.tree.node_tree import ANY_VERSION, ROOT, Check
-from broker.tree.session_guard import SessionGuard
-from coordinators.groups import offset_commits
-from coordinators.groups.consumer.admission import Admission, Admitted
-from coordinators.groups.consumer.sessions import ConsumerSessions
-from coordinators.groups.effects import TimerKind
-from coordinators.groups.group import Group
-from protocol import dedup
-from protocol.consumer_offsets.consumer_values import MemberState
-from protocol.consumer_offsets.group_value import GroupValue
-from protocol.errors import ErrorCode
-from storage import log
-from storage.compaction import cleaning
-from storage.compaction.compaction import Compaction
-from storage.compaction.remembered import Remembered
-from storage.log import Log
+from echoless.broker.cluster.member import ClusterMember
+from echoless.broker.controller import campaign
+from echoless.broker.groups.shard import Shard
+from echoless.broker.groups.timers import Timers
+from echoless.broker.partitions.core.gap_patience import GapPatience
+from echoless.broker.partitions.core.in_sync_replicas import InSyncReplicas
+from echoless.broker.partitions.partition import Partition
+from echoless.broker.records import produce
+from echoless.broker.replication import follower, leader
+from echoless.broker.replication.isr_changes import IsrChanges
+from echoless.broker.state_topics import loader
+from echoless.broker.state_topics.appends import Appends
+from echoless.broker.tree.node_tree import ANY_VERSION, ROOT, Check
+from echoless.broker.tree.session_guard import SessionGuard
+from echoless.coordinators.groups import offset_commits
+from echoless.coordinators.groups.consumer.admission import Admission, Admitted
+from echoless.coordinators.groups.consumer.sessions import ConsumerSessions
+from echoless.coordinators.groups.effects import TimerKind
+from echoless.coordinators.groups.group import Group
+from echoless.protocol import dedup
+from echoless.protocol.consumer_offsets.consumer_values import MemberState
+from echoless.protocol.consumer_offsets.group_value import GroupValue
+from echoless.protocol.errors import ErrorCode
+from echoless.storage import log
+from echoless.storage.compaction import cleaning
+from echoless.storage.compaction.compaction import Compaction
+from echoless.storage.compaction.remembered import Remembered
+from echoless.storage.log import Log
 
 Patches = list[Any]
 

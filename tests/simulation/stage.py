@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any, Final, Self
 
-from broker.config.loading import LogFlush
-from broker.handlers import delete_records
-from broker.partitions.partition import Partition
-from broker.tree.nodes import Change
+from echoless.broker.config.loading import LogFlush
+from echoless.broker.handlers import delete_records
+from echoless.broker.partitions.partition import Partition
+from echoless.broker.tree.nodes import Change
 from tests.simulation.checkers import settled
 from tests.simulation.clients import REQUEST_TIMEOUT_S, Client, error_code
 from tests.simulation.cluster import Cluster, Topic

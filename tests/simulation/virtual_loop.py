@@ -19,7 +19,7 @@ from contextvars import Context, copy_context
 from random import Random
 from typing import Any, Final, Self
 
-from broker.network.loop_turn import LOOP_TURN
+from echoless.broker.network.loop_turn import LOOP_TURN
 from tests.simulation.process import EXECUTOR_DELAY_S_MAX, OWNER, Process
 
 START_S: Final = 1000.0

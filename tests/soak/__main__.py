@@ -11,7 +11,7 @@ import sys
 
 from rich.console import Console
 
-from testkit.clients.programs import PROGRAMS
+from echoless.testkit.clients.programs import PROGRAMS
 from tests.soak.run import Options, run
 
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from testkit.admin import Admin, AdminError
-from testkit.clients.programs import PROGRAMS
-from testkit.faults import Faults
-from testkit.native import Native, NativeError
-from testkit.scenarios.recorder import PlayRecorder
-from testkit.scenarios.servers import Servers
+from echoless.testkit.admin import Admin, AdminError
+from echoless.testkit.clients.programs import PROGRAMS
+from echoless.testkit.faults import Faults
+from echoless.testkit.native import Native, NativeError
+from echoless.testkit.scenarios.recorder import PlayRecorder
+from echoless.testkit.scenarios.servers import Servers
 from tests.proofs.judge import Evidence, Findings, judge
 from tests.soak.plan import ON_REQUESTS, Step, make_plan
 from tests.soak.traffic import PARTITIONS, Traffic

@@ -8,12 +8,12 @@ from typing import Final
 
 import pytest
 
-from testkit.admin import Admin
-from testkit.broker_process import BrokerProcess
-from testkit.clients.driver import Driver
-from testkit.clients.programs import JAVA_VERSIONS, PROGRAMS
-from testkit.faults import Faults
-from testkit.native import Native
+from echoless.testkit.admin import Admin
+from echoless.testkit.broker_process import BrokerProcess
+from echoless.testkit.clients.driver import Driver
+from echoless.testkit.clients.programs import JAVA_VERSIONS, PROGRAMS
+from echoless.testkit.faults import Faults
+from echoless.testkit.native import Native
 from tests.toolchain import require
 
 _TOPIC: Final = "swapped"

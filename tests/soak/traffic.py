@@ -6,9 +6,9 @@ import random
 import threading
 from typing import Final
 
-from testkit.clients.client import Deliveries
-from testkit.clients.driver import Driver, DriverError
-from testkit.clients.programs import Program
+from echoless.testkit.clients.client import Deliveries
+from echoless.testkit.clients.driver import Driver, DriverError
+from echoless.testkit.clients.programs import Program
 from tests.proofs.judge import first_number
 from tests.soak.limits import STUCK_AFTER_A_FAILURE
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter
 
-from pipeline.session import open_session
+from echoless.pipeline.session import open_session
 from tests.spark_proofs import trip_wires
 from tests.spark_proofs.numbered_source import SOURCES
 
@@ -86,7 +86,7 @@ def _into_sink(spark: SparkSession, rows: DataFrame, options: Options) -> DataSt
     servers = {"kafka.bootstrap.servers": options.bootstrap_servers, **options.sink_options}
     if options.sink == STOCK:
         return rows.writeStream.format("kafka").options(topic=options.topic, **servers)
-    from pipeline import exactly_once
+    from echoless.pipeline import exactly_once
 
     if options.sink == DATA_SOURCE:
         exactly_once.register(spark)

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
-from pipeline.kafka_connector import connector_settings
+from echoless.pipeline.kafka_connector import connector_settings
 from tests.spark_proofs import event_log
 from tests.spark_proofs.drivers import LOOK_AGAIN_S, Drivers, StuckError
 from tests.spark_proofs.faults import Faults, lay_wires, tripped

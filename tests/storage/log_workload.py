@@ -12,16 +12,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from protocol.dedup import BatchMetadata, Duplicate, ProducerEntry, commit
-from protocol.record_batch import BatchHeader, leader_stamp, read_header
-from protocol.records import Record, build_batch
-from storage.appended import Appended
-from storage.file_system import FileSystem
-from storage.log import Log
-from storage.log_config import LogConfig
-from storage.log_directory import LogDirectory
-from storage.producers.snapshot import encode_snapshot
-from storage.producers.state import ProducerStates
+from echoless.protocol.dedup import BatchMetadata, Duplicate, ProducerEntry, commit
+from echoless.protocol.record_batch import BatchHeader, leader_stamp, read_header
+from echoless.protocol.records import Record, build_batch
+from echoless.storage.appended import Appended
+from echoless.storage.file_system import FileSystem
+from echoless.storage.log import Log
+from echoless.storage.log_config import LogConfig
+from echoless.storage.log_directory import LogDirectory
+from echoless.storage.producers.snapshot import encode_snapshot
+from echoless.storage.producers.state import ProducerStates
 from tests.fakes.memory_file_system import MemoryFileSystem
 
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=200, retention_ms=-1, window=3)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from protocol.records import first_record_since
-from storage.time_lookup import Found, LookUp
+from echoless.protocol.records import first_record_since
+from echoless.storage.time_lookup import Found, LookUp
 
 
 def found(look_up: LookUp) -> Found:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from protocol.dedup import Duplicate, Reject
-from protocol.record_batch import read_header
-from storage.append_origin import AppendOrigin, LeaderOrigin
-from storage.appended import Appended
-from storage.file_system import FileSystem
-from storage.log import Log
-from storage.log_config import LogConfig
-from storage.opening import Opening
+from echoless.protocol.dedup import Duplicate, Reject
+from echoless.protocol.record_batch import read_header
+from echoless.storage.append_origin import AppendOrigin, LeaderOrigin
+from echoless.storage.appended import Appended
+from echoless.storage.file_system import FileSystem
+from echoless.storage.log import Log
+from echoless.storage.log_config import LogConfig
+from echoless.storage.opening import Opening
 from tests.storage.log_workload import make_batch, new_file_system
 
 DIRECTORY = "/data/orders-0"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from protocol.dedup import Duplicate, ProducerEntry, Reject
-from protocol.errors import ErrorCode
-from protocol.record_batch import HEADER_SIZE, read_header, seal_batch
-from storage.append_origin import AppendOrigin
-from storage.appended import Appended
+from echoless.protocol.dedup import Duplicate, ProducerEntry, Reject
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.record_batch import HEADER_SIZE, read_header, seal_batch
+from echoless.storage.append_origin import AppendOrigin
+from echoless.storage.appended import Appended
 from tests.storage.log_workload import make_batch, read_all
 from tests.storage.one_log import NOW_MS, OneLog
 

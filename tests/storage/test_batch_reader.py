@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from protocol.record_batch import read_header
-from storage.batch_reader import PlacedBatch, PlacedHeader, read_batches, read_headers
-from storage.file_system import CorruptLogError, File
+from echoless.protocol.record_batch import read_header
+from echoless.storage.batch_reader import PlacedBatch, PlacedHeader, read_batches, read_headers
+from echoless.storage.file_system import CorruptLogError, File
 from tests.storage.log_workload import make_batch, new_file_system, stamped
 
 BATCHES = [stamped(make_batch(size=size), offset, 0) for offset, size in enumerate([5, 900, 60])]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.checkpoints import CheckpointError, OffsetCheckpoint
+from echoless.storage.checkpoints import CheckpointError, OffsetCheckpoint
 from tests.fakes.memory_file_system import MemoryFileSystem
 
 OFFSETS = {("payments.eu", 1): 2**63 - 1, ("orders", 1): 977, ("orders", 0): 1042}

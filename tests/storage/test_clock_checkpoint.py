@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from storage.clock_checkpoint import ClockReading, last_reading, read_clock, write_clock
-from storage.file_system import FileSystem
-from storage.properties_file import PropertiesError
+from echoless.storage.clock_checkpoint import ClockReading, last_reading, read_clock, write_clock
+from echoless.storage.file_system import FileSystem
+from echoless.storage.properties_file import PropertiesError
 from tests.fakes.memory_file_system import MemoryFileSystem
 from tests.storage.one_log import NOW_MS, OneLog
 

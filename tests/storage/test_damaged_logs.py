@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.record_batch import leader_stamp, read_header
-from protocol.records import Record, build_batch
-from storage import accepted_loss
-from storage.file_system import CorruptLogError, StorageError
-from storage.log import Log
-from storage.log_directory import LogDirectory
-from storage.opening import Opening
-from storage.whole_batches import whole_batches_after
+from echoless.protocol.record_batch import leader_stamp, read_header
+from echoless.protocol.records import Record, build_batch
+from echoless.storage import accepted_loss
+from echoless.storage.file_system import CorruptLogError, StorageError
+from echoless.storage.log import Log
+from echoless.storage.log_directory import LogDirectory
+from echoless.storage.opening import Opening
+from echoless.storage.whole_batches import whole_batches_after
 from tests.fakes.memory_file_system import MemoryFileSystem, PowerFailure, keep_all, keep_none
 from tests.storage.log_workload import make_batch, new_file_system
 from tests.storage.one_log import DIRECTORY, NOW_MS, SMALL, OneLog

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from storage.disk_work import FEW, THREADS, RunAll, in_threads, one_by_one
-from storage.file_system import StorageError
+from echoless.storage.disk_work import FEW, THREADS, RunAll, in_threads, one_by_one
+from echoless.storage.file_system import StorageError
 
 
 @pytest.mark.parametrize("run_all", [one_by_one, in_threads])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.record_batch import read_header
-from storage.appended import Appended
-from storage.file_system import StorageError
+from echoless.protocol.record_batch import read_header
+from echoless.storage.appended import Appended
+from echoless.storage.file_system import StorageError
 from tests.fakes.memory_file_system import MemoryFileSystem, keep_all, keep_none
 from tests.storage.log_workload import (
     KEY,

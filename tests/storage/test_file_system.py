@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.file_system import OutOfDescriptorsError, StorageError
-from storage.os_file_system import OsFileSystem
+from echoless.storage.file_system import OutOfDescriptorsError, StorageError
+from echoless.storage.os_file_system import OsFileSystem
 from tests.contracts.file_system import FileSystemContract
 from tests.fakes.memory_file_system import (
     MemoryFileSystem,
@@ -48,7 +48,7 @@ class TestOsFileSystem(FileSystemContract):
         self, fs: OsFileSystem, root: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Empty means: whether the power failed is unknown."""
-        monkeypatch.setattr("storage.os_file_system._BOOT_ID_PATH", f"{root}/missing")
+        monkeypatch.setattr("echoless.storage.os_file_system._BOOT_ID_PATH", f"{root}/missing")
         assert fs.boot_id() == ""
 
 

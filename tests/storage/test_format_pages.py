@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from protocol.record_batch import MAGIC_POSITION, leader_stamp, read_header
-from protocol.records import Record, build_batch
-from storage.clock_checkpoint import ClockReading
-from storage.log_config import LogConfig
-from storage.log_directory import LogDirectory
-from storage.segment import Segment
+from echoless.protocol.record_batch import MAGIC_POSITION, leader_stamp, read_header
+from echoless.protocol.records import Record, build_batch
+from echoless.storage.clock_checkpoint import ClockReading
+from echoless.storage.log_config import LogConfig
+from echoless.storage.log_directory import LogDirectory
+from echoless.storage.segment import Segment
 from tests.fakes.memory_file_system import MemoryFileSystem
 from tests.storage import test_checkpoints, test_leader_epochs
 from tests.storage.producers import test_snapshot as test_producer_snapshot

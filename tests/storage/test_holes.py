@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.partitions.core.divergence import cut_offset, find_divergence
-from protocol.errors import DecodeError
-from protocol.record_batch import NO_TIMESTAMP, leader_stamp, read_header, walk
-from storage import paths
-from storage.file_system import CorruptLogError
-from storage.log import Log
-from storage.offset_order import RELATIVE_OFFSET_MAX
-from storage.opening import Opening
-from storage.scrub import ClosedSegment, SegmentScrub
+from echoless.broker.partitions.core.divergence import cut_offset, find_divergence
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.record_batch import NO_TIMESTAMP, leader_stamp, read_header, walk
+from echoless.storage import paths
+from echoless.storage.file_system import CorruptLogError
+from echoless.storage.log import Log
+from echoless.storage.offset_order import RELATIVE_OFFSET_MAX
+from echoless.storage.opening import Opening
+from echoless.storage.scrub import ClosedSegment, SegmentScrub
 from tests.fakes.memory_file_system import MemoryFileSystem
 from tests.storage.log_workload import Stored, make_batch, read_all, stamped
 from tests.storage.look_up import found

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.checkpoints import CheckpointError
-from storage.leader_epochs import LeaderEpochs
-from storage.paths import parent_of
+from echoless.storage.checkpoints import CheckpointError
+from echoless.storage.leader_epochs import LeaderEpochs
+from echoless.storage.paths import parent_of
 from tests.fakes.memory_file_system import MemoryFileSystem, PowerFailure
 
 _ENTRIES = bytes.fromhex("320a3020300a3320313034320a")

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from protocol.dedup import Duplicate, Reject, UnknownProducerId
-from protocol.errors import ErrorCode, KafkaError
-from protocol.record_batch import compute_crc, read_header
-from storage.appended import Appended
-from storage.log_config import LogConfig
+from echoless.protocol.dedup import Duplicate, Reject, UnknownProducerId
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.record_batch import compute_crc, read_header
+from echoless.storage.appended import Appended
+from echoless.storage.log_config import LogConfig
 from tests.storage.log_workload import (
     facts_of_entries,
     make_batch,
@@ -222,7 +222,7 @@ def test_a_clean_restart_keeps_append_times() -> None:
 
 def test_expiry_takes_a_bounded_slice(monkeypatch) -> None:
     """However many producers are due, one call forgets few enough that requests need not wait long."""
-    monkeypatch.setattr("storage.log.EXPIRED_AT_ONCE_MAX", 2)
+    monkeypatch.setattr("echoless.storage.log.EXPIRED_AT_ONCE_MAX", 2)
     one = OneLog(replace(SMALL, producer_id_expiration_ms=1000))
     for producer_id in range(5):
         one.append(producer_id=producer_id, now_ms=NOW_MS)

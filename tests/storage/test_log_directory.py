@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
-from protocol.record_batch import read_header
-from storage.disk_work import Work, one_by_one
-from storage.file_system import CorruptLogError, LockHeldError, StorageError
-from storage.log_config import LogConfig
-from storage.log_directory import LogDirectory
-from storage.meta_properties import ForeignDirectoryError
+from echoless.protocol.record_batch import read_header
+from echoless.storage.disk_work import Work, one_by_one
+from echoless.storage.file_system import CorruptLogError, LockHeldError, StorageError
+from echoless.storage.log_config import LogConfig
+from echoless.storage.log_directory import LogDirectory
+from echoless.storage.meta_properties import ForeignDirectoryError
 from tests.fakes.memory_file_system import MemoryFileSystem, PowerFailure, keep_all, keep_none
 from tests.storage.log_workload import DATA_DIR, make_batch, new_file_system
 

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from storage.os_file_system import OsFileSystem
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.storage.os_file_system import OsFileSystem
 from tests.storage import log_workload
 from tests.storage.log_workload import Stored, Workload, new_file_system
 from tests.storage.look_up import found

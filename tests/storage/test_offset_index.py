@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from storage.offset_index import OffsetIndex
+from echoless.storage.offset_index import OffsetIndex
 
 
 def index_of(*entries: tuple[int, int], base_offset: int = 100) -> OffsetIndex:

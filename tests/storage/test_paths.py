@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage import paths
+from echoless.storage import paths
 
 
 def test_offset_files_have_twenty_digits() -> None:

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from storage.directory_checkpoints import DirectoryCheckpoints
-from storage.file_system import StorageError
-from storage.log import Log
-from storage.opening import Opening
-from storage.os_file_system import OsFileSystem
-from storage.pending_change import PendingChange
-from storage.producers.snapshot import SnapshotError
+from echoless.storage.directory_checkpoints import DirectoryCheckpoints
+from echoless.storage.file_system import StorageError
+from echoless.storage.log import Log
+from echoless.storage.opening import Opening
+from echoless.storage.os_file_system import OsFileSystem
+from echoless.storage.pending_change import PendingChange
+from echoless.storage.producers.snapshot import SnapshotError
 from tests.fakes.memory_file_system import MemoryFileSystem, PowerFailure
 from tests.storage.log_workload import Facts, new_file_system
 from tests.storage.one_log import NOW_MS, SMALL, OneLog

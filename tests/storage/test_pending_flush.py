@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from storage import log
-from storage.file_system import StorageError
-from storage.log import Log
-from storage.opening import Opening
-from storage.os_file_system import OsFileSystem
-from storage.pending_flush import PendingFlush
-from storage.producers.snapshot import read_snapshot
+from echoless.storage import log
+from echoless.storage.file_system import StorageError
+from echoless.storage.log import Log
+from echoless.storage.opening import Opening
+from echoless.storage.os_file_system import OsFileSystem
+from echoless.storage.pending_flush import PendingFlush
+from echoless.storage.producers.snapshot import read_snapshot
 from tests.fakes.memory_file_system import MemoryFileSystem, keep_none
 from tests.storage.log_workload import read_all
 from tests.storage.one_log import DIRECTORY, NOW_MS, SMALL, OneLog

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from protocol.record_batch import read_header
-from storage.log_directory import LogDirectory
+from echoless.protocol.record_batch import read_header
+from echoless.storage.log_directory import LogDirectory
 from tests.fakes.memory_file_system import (
     MemoryFileSystem,
     PowerFailure,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from storage.producer_id_checkpoint import (
+from echoless.storage.producer_id_checkpoint import (
     NO_ID,
     read_last_claimed_id,
     write_last_claimed_id,
 )
-from storage.properties_file import PropertiesError
+from echoless.storage.properties_file import PropertiesError
 from tests.fakes.memory_file_system import MemoryFileSystem
 
 PATH = "/data/producer-id-checkpoint"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.properties_file import PropertiesError, read_properties, write_properties
+from echoless.storage.properties_file import PropertiesError, read_properties, write_properties
 from tests.fakes.memory_file_system import MemoryFileSystem
 
 PATH = "/meta.properties"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from storage.file_system import CorruptLogError
-from storage.log import Log
+from echoless.storage.file_system import CorruptLogError
+from echoless.storage.log import Log
 from tests.storage.log_workload import facts_of_entries, read_all
 from tests.storage.look_up import found
 from tests.storage.one_log import DIRECTORY, SMALL, OneLog

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from protocol.dedup import BatchMetadata, Duplicate, ProducerEntry
-from protocol.record_batch import read_header
-from storage.file_system import CorruptLogError, StorageError
-from storage.log import Log
-from storage.log_directory import LogDirectory
-from storage.opening import Opening
-from storage.os_file_system import OsFileSystem
-from storage.producers.snapshot import SnapshotError, encode_snapshot
-from storage.producers.state import ProducerStates
+from echoless.protocol.dedup import BatchMetadata, Duplicate, ProducerEntry
+from echoless.protocol.record_batch import read_header
+from echoless.storage.file_system import CorruptLogError, StorageError
+from echoless.storage.log import Log
+from echoless.storage.log_directory import LogDirectory
+from echoless.storage.opening import Opening
+from echoless.storage.os_file_system import OsFileSystem
+from echoless.storage.producers.snapshot import SnapshotError, encode_snapshot
+from echoless.storage.producers.state import ProducerStates
 from tests.fakes.memory_file_system import (
     MemoryFileSystem,
     PowerFailure,

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import DecodeError, ErrorCode, KafkaError
-from storage.file_system import StorageError
-from storage.log import Log
-from storage.log_config import LogConfig
+from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
+from echoless.storage.file_system import StorageError
+from echoless.storage.log import Log
+from echoless.storage.log_config import LogConfig
 from tests.storage.log_workload import (
     Stored,
     facts_of_entries,

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from protocol.record_batch import read_header
-from storage.file_system import OutOfDescriptorsError
-from storage.log import Log
-from storage.log_config import LogConfig
-from storage.log_directory import LogDirectory
-from storage.pending_segment_removal import PendingSegmentRemoval
-from storage.retention import snapshots_to_remove
+from echoless.protocol.record_batch import read_header
+from echoless.storage.file_system import OutOfDescriptorsError
+from echoless.storage.log import Log
+from echoless.storage.log_config import LogConfig
+from echoless.storage.log_directory import LogDirectory
+from echoless.storage.pending_segment_removal import PendingSegmentRemoval
+from echoless.storage.retention import snapshots_to_remove
 from tests.storage.log_workload import (
     DATA_DIR,
     KEY,

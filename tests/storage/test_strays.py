@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from protocol.record_batch import read_header
-from storage import paths, strays
-from storage.directory_checkpoints import PartitionOffsets
-from storage.file_system import StorageError
-from storage.log_directory import LogDirectory
-from storage.strays import Stray, StrayError
+from echoless.protocol.record_batch import read_header
+from echoless.storage import paths, strays
+from echoless.storage.directory_checkpoints import PartitionOffsets
+from echoless.storage.file_system import StorageError
+from echoless.storage.log_directory import LogDirectory
+from echoless.storage.strays import Stray, StrayError
 from tests.fakes.memory_file_system import MemoryFileSystem, PowerFailure, keep_all, keep_none
 from tests.storage.log_workload import CONFIG, DATA_DIR, make_batch, new_file_system, read_all
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.time_index import TimeIndex
+from echoless.storage.time_index import TimeIndex
 
 
 def index_of(*entries: tuple[int, int]) -> TimeIndex:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.record_batch import read_header
-from storage.leader_epochs import LeaderEpoch
-from storage.log_directory import LogDirectory
+from echoless.protocol.record_batch import read_header
+from echoless.storage.leader_epochs import LeaderEpoch
+from echoless.storage.log_directory import LogDirectory
 from tests.fakes.memory_file_system import MemoryFileSystem, keep_none
 from tests.storage.log_workload import (
     Facts,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.authorization.access import Access
-from broker.network.request import ANONYMOUS
-from protocol.acl import (
+from echoless.broker.authorization.access import Access
+from echoless.broker.network.request import ANONYMOUS
+from echoless.protocol.acl import (
     CLUSTER_NAME,
     AclOperation,
     Entry,

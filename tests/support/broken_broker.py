@@ -9,10 +9,10 @@ from __future__ import annotations
 import sys
 from typing import Any, NoReturn
 
-from broker.handlers import describe_cluster
-from broker.handlers.loaded import LOADED
-from broker.serve import main
-from storage.segment import Segment
+from echoless.broker.handlers import describe_cluster
+from echoless.broker.handlers.loaded import LOADED
+from echoless.broker.serve import main
+from echoless.storage.segment import Segment
 
 HALFWAY = b"halfway"
 

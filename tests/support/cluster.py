@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Protocol, Self
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.cluster_security import ClusterSecurity
-from tests.support.echoless import LOOPBACK, REPOSITORY, Echoless
+from tests.support.echoless import LOOPBACK, SOURCES, Echoless
 from tests.support.free_port import free_port
 from tests.support.zookeeper import ZooKeeper
 
@@ -60,7 +60,7 @@ class Cluster:
 
     `advertised` are the addresses given to clients, such as those of proxies. With `by_name` the
     brokers know ZooKeeper and each other by the names of their hosts. `security` closes them to strangers.
-    `tree` is where their code is. `settings_of` are settings of single brokers.
+    `tree` is the directory that their code is imported from. `settings_of` are settings of single brokers.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Cluster:
         advertised: Mapping[int, str] | None = None,
         by_name: bool = False,
         security: ClusterSecurity | None = None,
-        tree: Path = REPOSITORY,
+        tree: Path = SOURCES,
         settings_of: Mapping[int, Mapping[str, str]] | None = None,
     ) -> None:
         self.directory = directory

@@ -98,7 +98,7 @@ class ClusterSecurity:
 
 def _command(*arguments: str) -> None:
     subprocess.run(
-        [sys.executable, "-m", "cli", *arguments],
+        [sys.executable, "-m", "echoless", *arguments],
         check=True,
         capture_output=True,
         cwd=_REPOSITORY,

@@ -7,6 +7,7 @@ The first start takes free ports; later ones take the same ports and data direct
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,14 @@ _READY = re.compile(
     r"admin=(?P<admin>\S+)"
 )
 REPOSITORY = Path(__file__).parents[2]
+SOURCES = REPOSITORY / "src"
+"""The directory that `echoless` is imported from."""
 LOOPBACK = "127.0.0.1"
+
+
+def own_module(tree: Path) -> str:
+    """The module that serves; before 0.3.0 the rooms were packages themselves."""
+    return "echoless.broker" if (tree / "echoless").is_dir() else "broker"
 
 
 class Echoless:
@@ -30,15 +38,15 @@ class Echoless:
         directory: Path,
         settings: Mapping[str, str] | None = None,
         *,
-        module: str = "broker",
+        module: str | None = None,
         arguments: Sequence[str] = (),
         host: str = LOOPBACK,
-        tree: Path = REPOSITORY,
+        tree: Path = SOURCES,
     ) -> None:
-        """`tree` is where the broker's code is."""
+        """`tree` is the directory that the broker is imported from, `module` one of `tests` instead of its own."""
         self.data_dir = directory / "echoless-data"
         self.kafka_address = self.native_address = self.admin_address = f"{host}:0"
-        self._module = module
+        self._module = module or own_module(tree)
         self._settings = dict(settings or {})
         self._arguments = list(arguments)
         self._tree = tree
@@ -47,7 +55,7 @@ class Echoless:
 
     def start(self) -> None:
         """Returns when the ready line was printed; the three addresses are then known."""
-        ready = self.process.start(self._command(), environment={"PYTHONPATH": str(self._tree)})
+        ready = self.process.start(self._command(), environment={"PYTHONPATH": self._path()})
         self.kafka_address = ready["listen"]
         self.native_address = ready["native"]
         self.admin_address = ready["admin"]
@@ -59,6 +67,10 @@ class Echoless:
     def terminate(self) -> int:
         """Sends SIGTERM; returns the exit status."""
         return self.process.terminate()
+
+    def _path(self) -> str:
+        is_test = self._module.startswith("tests.")
+        return os.pathsep.join(map(str, [self._tree, *([REPOSITORY] if is_test else [])]))
 
     def _command(self) -> list[str]:
         return [

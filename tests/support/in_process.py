@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from broker.assembly import new_broker, new_servers
-from broker.broker import Broker
-from broker.config.loading import Address, Config
-from broker.environment import Environment, this_machine
-from broker.network.listeners import bind_listeners
+from echoless.broker.assembly import new_broker, new_servers
+from echoless.broker.broker import Broker
+from echoless.broker.config.loading import Address, Config
+from echoless.broker.environment import Environment, this_machine
+from echoless.broker.network.listeners import bind_listeners
 from tests.support.sync_guard import SyncGuard
 
 _ANY_PORT = Address("127.0.0.1", 0)

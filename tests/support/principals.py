@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.authorization.access import Rights
-from broker.network.request import Peer
+from echoless.broker.authorization.access import Rights
+from echoless.broker.network.request import Peer
 
 
 class Principals:

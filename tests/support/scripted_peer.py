@@ -15,7 +15,7 @@ from typing import Any
 
 import msgpack
 
-from broker.config.loading import Address
+from echoless.broker.config.loading import Address
 
 _LENGTH = struct.Struct(">i")
 SUCCESS = {"code": 0, "name": "NONE", "message": "", "retriable": False}

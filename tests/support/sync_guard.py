@@ -10,8 +10,8 @@ import threading
 import traceback
 from typing import Any
 
-from protocol.record_batch import Buffer
-from storage.file_system import File, FileSystem
+from echoless.protocol.record_batch import Buffer
+from echoless.storage.file_system import File, FileSystem
 
 _FRAMES_SHOWN = 8
 

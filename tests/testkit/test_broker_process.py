@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from testkit.admin import Admin, AdminError
-from testkit.broker_process import BrokerProcess, BrokerStartError
+from echoless.testkit.admin import Admin, AdminError
+from echoless.testkit.broker_process import BrokerProcess, BrokerStartError
 
 
 @pytest.mark.slow

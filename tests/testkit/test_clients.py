@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from testkit.broker_process import BrokerProcess
-from testkit.clients import build
-from testkit.clients.driver import Driver, DriverError
-from testkit.clients.programs import PROGRAMS
-from testkit.native import Native
+from echoless.testkit.broker_process import BrokerProcess
+from echoless.testkit.clients import build
+from echoless.testkit.clients.driver import Driver, DriverError
+from echoless.testkit.clients.programs import PROGRAMS
+from echoless.testkit.native import Native
 
 
 @pytest.fixture(scope="module")

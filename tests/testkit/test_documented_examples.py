@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from diagram import render_mermaid, render_svg
-from testkit.echoless import Echoless
+from echoless.diagram import render_mermaid, render_svg
+from echoless.testkit.echoless import Echoless
 
 pytest_plugins = ["pytester"]
 
@@ -39,7 +39,6 @@ def test_ten_line_example_passes_and_fails_as_told(
 ) -> None:
     """The page's first example with a real client; without idempotence everything is stored thrice."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    monkeypatch.setenv("PYTHONPATH", str(_DOCS.parent))  # it may not be installed
     example = _blocks("testing.md", "python")[0]
     assert '"enable.idempotence": True' in example
     # With the partition known and time to linger, `flush` sends one batch however slow the machine is.
@@ -49,7 +48,7 @@ def test_ten_line_example_passes_and_fails_as_told(
         example.replace('"enable.idempotence": True', settings).replace("sent = ", known)
     )
     # A separate process: librdkafka keeps writing to standard error after the test.
-    result = pytester.runpytest_subprocess("-p", "testkit.plugin")
+    result = pytester.runpytest_subprocess("-p", "echoless.testkit.plugin")
     if is_idempotent:
         result.assert_outcomes(passed=1)
     else:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from testkit.exactly_once import compare, describe
-from testkit.stored_records import StoredRecord
+from echoless.testkit.exactly_once import compare, describe
+from echoless.testkit.stored_records import StoredRecord
 
 
 def _stored(*values: bytes, partition: int = 0) -> list[StoredRecord]:

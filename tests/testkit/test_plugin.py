@@ -14,7 +14,7 @@ pytest_plugins = ["pytester"]
 _PRODUCER = """
     from contextlib import closing
 
-    from testkit.scripted_producer import Batch, NoAnswerError, ScriptedProducer
+    from echoless.testkit.scripted_producer import Batch, NoAnswerError, ScriptedProducer
 
     def send(echoless, topic, *batches, timeout_s=10):
         with closing(ScriptedProducer.open(echoless.bootstrap_servers)) as producer:
@@ -36,7 +36,9 @@ def inner(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
 
 
 def _run(inner: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    return inner.runpytest_inprocess("-p", "testkit.plugin", "--strict-markers", *arguments)
+    return inner.runpytest_inprocess(
+        "-p", "echoless.testkit.plugin", "--strict-markers", *arguments
+    )
 
 
 @pytest.mark.slow
@@ -181,12 +183,15 @@ def test_plugin_imports_nothing_before_it_is_used() -> None:
     found = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert found.stdout.strip() == "['testkit', 'testkit.plugin']"
+    assert found.stdout.strip() == "['testkit', 'echoless.testkit.plugin']"
 
 
 def test_plugin_is_registered_where_echoless_is_installed() -> None:
     """pytest finds it by the name `echoless`."""
     project = Path(__file__).parents[2] / "pyproject.toml"
-    assert '[project.entry-points.pytest11]\necholess = "testkit.plugin"' in project.read_text()
+    assert (
+        '[project.entry-points.pytest11]\necholess = "echoless.testkit.plugin"'
+        in project.read_text()
+    )
     for found in entry_points(group="pytest11", name="echoless"):
-        assert found.value == "testkit.plugin"
+        assert found.value == "echoless.testkit.plugin"

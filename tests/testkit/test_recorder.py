@@ -7,10 +7,10 @@ from contextlib import closing
 
 import pytest
 
-from testkit.admin import AdminError
-from testkit.echoless import Echoless
-from testkit.recorder import Recorder
-from testkit.scripted_producer import Batch, ScriptedProducer
+from echoless.testkit.admin import AdminError
+from echoless.testkit.echoless import Echoless
+from echoless.testkit.recorder import Recorder
+from echoless.testkit.scripted_producer import Batch, ScriptedProducer
 
 pytestmark = pytest.mark.slow
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from testkit.clients.programs import PROGRAMS
-from testkit.scenarios.catalogue import SCENARIOS
-from testkit.scenarios.everything import Runs, play_all
-from testkit.scenarios.page import read_verdicts, render_verdicts
-from testkit.scenarios.parts import CLIENTS, LIMITATIONS, NO_PART, SCRIPTED
+from echoless.testkit.clients.programs import PROGRAMS
+from echoless.testkit.scenarios.catalogue import SCENARIOS
+from echoless.testkit.scenarios.everything import Runs, play_all
+from echoless.testkit.scenarios.page import read_verdicts, render_verdicts
+from echoless.testkit.scenarios.parts import CLIENTS, LIMITATIONS, NO_PART, SCRIPTED
 from tests.testkit.tools import NAMES, ZOOKEEPER
 from tests.toolchain import require
 
@@ -42,7 +42,7 @@ def test_a_scenario_ends_as_it_must(runs: Runs, scenario: str, client: str) -> N
 @pytest.mark.cluster
 @pytest.mark.slow
 def test_the_page_says_what_was_seen(runs: Runs) -> None:
-    """docs/scenarios.md is written by a run: python -m testkit.scenarios --write-docs."""
+    """docs/scenarios.md is written by a run: python -m echoless.testkit.scenarios --write-docs."""
     assert read_verdicts(_PAGE.read_text()) == render_verdicts(runs)
 
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from protocol.errors import ErrorCode
-from testkit.admin import Admin
-from testkit.broker_process import BrokerProcess
-from testkit.clients.scripted import Scripted
-from testkit.faults import Faults, Rule
-from testkit.native import Native, NativeError
-from testkit.scripted_producer import Batch, NoAnswerError, ScriptedProducer
+from echoless.protocol.errors import ErrorCode
+from echoless.testkit.admin import Admin
+from echoless.testkit.broker_process import BrokerProcess
+from echoless.testkit.clients.scripted import Scripted
+from echoless.testkit.faults import Faults, Rule
+from echoless.testkit.native import Native, NativeError
+from echoless.testkit.scripted_producer import Batch, NoAnswerError, ScriptedProducer
 
 pytestmark = pytest.mark.slow
 

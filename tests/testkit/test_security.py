@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from client.connection import AuthenticationError, Connection
-from client.errors import DeliveryError, ProducerError
-from client.producer import Producer
-from client.security_options import security_of
-from client.settings import Settings
-from testkit.broker_process import BrokerProcess
-from testkit.echoless import Echoless
+from echoless.client.connection import AuthenticationError, Connection
+from echoless.client.errors import DeliveryError, ProducerError
+from echoless.client.producer import Producer
+from echoless.client.security_options import security_of
+from echoless.client.settings import Settings
+from echoless.testkit.broker_process import BrokerProcess
+from echoless.testkit.echoless import Echoless
 
 pytest_plugins = ["pytester"]
 
@@ -82,7 +82,7 @@ def test_the_plugin_takes_it_by_marker(
             assert producer.flush(30) == 0
         """
     )
-    ran = pytester.runpytest_inprocess("-p", "testkit.plugin", "--strict-markers")
+    ran = pytester.runpytest_inprocess("-p", "echoless.testkit.plugin", "--strict-markers")
     ran.assert_outcomes(passed=2)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from testkit.clients.client import Acknowledgement, Deliveries, Place
-from testkit.scenarios.verdict import Outcome, judge
+from echoless.testkit.clients.client import Acknowledgement, Deliveries, Place
+from echoless.testkit.scenarios.verdict import Outcome, judge
 
 
 def _deliveries(*numbers: int, failed: tuple[int, ...] = ()) -> Deliveries:

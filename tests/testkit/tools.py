@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from testkit.clients.build import Build, BuildError
-from testkit.clients.programs import PROGRAMS
-from testkit.zookeeper_process import has_jars
+from echoless.testkit.clients.build import Build, BuildError
+from echoless.testkit.clients.programs import PROGRAMS
+from echoless.testkit.zookeeper_process import has_jars
 from tests.support.tool import Tool, ToolError
 
 

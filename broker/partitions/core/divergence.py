@@ -7,8 +7,8 @@ there and fetches again, until the two agree. Pure.
 
 from __future__ import annotations
 
-from protocol.lean_named_tuple import NamedTuple
-from storage.leader_epochs import NO_EPOCH, LeaderEpochs
+from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.storage.leader_epochs import NO_EPOCH, LeaderEpochs
 
 
 class Divergence(NamedTuple):

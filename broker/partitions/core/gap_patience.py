@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.dedup import ProducerEntry, Reject
-from protocol.errors import ErrorCode
-from protocol.record_batch import BatchHeader
-from protocol.sequence import DISTANCE_MAX, decrement
+from echoless.protocol.dedup import ProducerEntry, Reject
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.record_batch import BatchHeader
+from echoless.protocol.sequence import DISTANCE_MAX, decrement
 
 GAP_GRACE_S: Final = 3.0
 """How long a producer has, from its first gap on, to send the missing batches."""

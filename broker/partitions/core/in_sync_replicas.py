@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final
 
-from protocol.lean_dataclass import dataclass
+from echoless.protocol.lean_dataclass import dataclass
 
 UNKNOWN_OFFSET: Final = -1
 

@@ -8,28 +8,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from coordinators.groups.config import GroupConfig
-from coordinators.groups.consumer.assignors import ASSIGNORS
-from coordinators.groups.consumer.group import ConsumerGroup
-from coordinators.groups.consumer.reconciliation import Partitions
-from coordinators.groups.consumer.requests import (
+from echoless.coordinators.groups.config import GroupConfig
+from echoless.coordinators.groups.consumer.assignors import ASSIGNORS
+from echoless.coordinators.groups.consumer.group import ConsumerGroup
+from echoless.coordinators.groups.consumer.reconciliation import Partitions
+from echoless.coordinators.groups.consumer.requests import (
     JOINS,
     LEAVES,
     LEAVES_FOR_A_WHILE,
     UNCHANGED,
     ConsumerHeartbeat,
 )
-from coordinators.groups.consumer.state import member_size
-from coordinators.groups.log_names import shown
-from protocol.consumer_offsets.consumer_values import (
+from echoless.coordinators.groups.consumer.state import member_size
+from echoless.coordinators.groups.log_names import shown
+from echoless.protocol.consumer_offsets.consumer_values import (
     CurrentValue,
     MemberState,
     MemberValue,
     TargetValue,
 )
-from protocol.consumer_offsets.keys import CurrentKey, MemberKey, TargetKey
-from protocol.errors import ErrorCode
-from protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.consumer_offsets.keys import CurrentKey, MemberKey, TargetKey
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 _JOINING: Final = CurrentValue(JOINS, JOINS, MemberState.STABLE, {}, {})
 _NOTHING: Final[Partitions] = frozenset()

@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from coordinators.groups.consumer.assignors import ASSIGNORS, DEFAULT_ASSIGNOR
-from coordinators.groups.consumer.assignors.inputs import AssignedTopic, Subscriber
-from coordinators.groups.consumer.group import ConsumerGroup
-from coordinators.groups.consumer.topics import KnownTopics
-from protocol.consumer_offsets.consumer_values import TargetEpochValue, TargetValue
-from protocol.consumer_offsets.keys import TargetEpochKey, TargetKey
+from echoless.coordinators.groups.consumer.assignors import ASSIGNORS, DEFAULT_ASSIGNOR
+from echoless.coordinators.groups.consumer.assignors.inputs import AssignedTopic, Subscriber
+from echoless.coordinators.groups.consumer.group import ConsumerGroup
+from echoless.coordinators.groups.consumer.topics import KnownTopics
+from echoless.protocol.consumer_offsets.consumer_values import TargetEpochValue, TargetValue
+from echoless.protocol.consumer_offsets.keys import TargetEpochKey, TargetKey
 
 WORK_AT_ONCE: Final = 2_000
 """Subscriptions of all members and partitions, together, that are assigned in one go."""

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from coordinators.groups.consumer.assignment import assignor_of
-from coordinators.groups.consumer.group import ConsumerGroup
-from coordinators.groups.consumer.requests import (
+from echoless.coordinators.groups.consumer.assignment import assignor_of
+from echoless.coordinators.groups.consumer.group import ConsumerGroup
+from echoless.coordinators.groups.consumer.requests import (
     ConsumerDescribe,
     ConsumerDescribeAnswer,
     DescribedConsumer,
 )
-from coordinators.groups.consumer.state import ConsumerState
-from coordinators.groups.consumer.topics import KnownTopics
-from coordinators.groups.group import Group, GroupState
-from coordinators.groups.requests import OffsetCommit, OffsetFetch
-from protocol.errors import ErrorCode
+from echoless.coordinators.groups.consumer.state import ConsumerState
+from echoless.coordinators.groups.consumer.topics import KnownTopics
+from echoless.coordinators.groups.group import Group, GroupState
+from echoless.coordinators.groups.requests import OffsetCommit, OffsetFetch
+from echoless.protocol.errors import ErrorCode
 
 
 def described_consumers(group: Group | None, request: ConsumerDescribe) -> ConsumerDescribeAnswer:

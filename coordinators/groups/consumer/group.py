@@ -11,9 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from coordinators.groups.consumer.state import ConsumerState
-from protocol.consumer_offsets.consumer_values import ConsumerValue, MemberState, TopicPartition
-from protocol.consumer_offsets.keys import (
+from echoless.coordinators.groups.consumer.state import ConsumerState
+from echoless.protocol.consumer_offsets.consumer_values import (
+    ConsumerValue,
+    MemberState,
+    TopicPartition,
+)
+from echoless.protocol.consumer_offsets.keys import (
     ConsumerKey,
     CurrentKey,
     EpochKey,
@@ -22,13 +26,13 @@ from protocol.consumer_offsets.keys import (
     TargetEpochKey,
     TargetKey,
 )
-from protocol.lean_dataclass import dataclass
-from protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.lean_dataclass import dataclass
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from coordinators.groups.answers import GroupAnswer
-    from coordinators.groups.effects import TimerKey
-    from coordinators.groups.requests import GroupRequest
+    from echoless.coordinators.groups.answers import GroupAnswer
+    from echoless.coordinators.groups.effects import TimerKey
+    from echoless.coordinators.groups.requests import GroupRequest
 
 ASSIGNING: Final = 0
 """The token of no append: a target is being made, and what changes will be appended with it."""

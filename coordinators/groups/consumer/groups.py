@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from coordinators.groups.answers import GroupAnswer, JoinAnswer, LeaveAnswer, LeftMember
-from coordinators.groups.consumer.descriptions import described_consumers
-from coordinators.groups.consumer.group import ConsumerGroup
-from coordinators.groups.consumer.heartbeats import ConsumerHeartbeats
-from coordinators.groups.consumer.requests import ConsumerDescribe, ConsumerHeartbeat
-from coordinators.groups.consumer.sessions import ConsumerSessions
-from coordinators.groups.consumer.storing import Storing
-from coordinators.groups.consumer.topics import KnownTopics
-from coordinators.groups.effects import TimerKey
-from coordinators.groups.events import Assigned, RegexResolved
-from coordinators.groups.group import Group, GroupState
-from coordinators.groups.groups import Groups
-from coordinators.groups.membership import Membership
-from coordinators.groups.requests import (
+from echoless.coordinators.groups.answers import GroupAnswer, JoinAnswer, LeaveAnswer, LeftMember
+from echoless.coordinators.groups.consumer.descriptions import described_consumers
+from echoless.coordinators.groups.consumer.group import ConsumerGroup
+from echoless.coordinators.groups.consumer.heartbeats import ConsumerHeartbeats
+from echoless.coordinators.groups.consumer.requests import ConsumerDescribe, ConsumerHeartbeat
+from echoless.coordinators.groups.consumer.sessions import ConsumerSessions
+from echoless.coordinators.groups.consumer.storing import Storing
+from echoless.coordinators.groups.consumer.topics import KnownTopics
+from echoless.coordinators.groups.effects import TimerKey
+from echoless.coordinators.groups.events import Assigned, RegexResolved
+from echoless.coordinators.groups.group import Group, GroupState
+from echoless.coordinators.groups.groups import Groups
+from echoless.coordinators.groups.membership import Membership
+from echoless.coordinators.groups.requests import (
     DeleteGroup,
     GroupRequest,
     JoinGroup,
@@ -27,7 +27,7 @@ from coordinators.groups.requests import (
     OffsetCommit,
     OffsetDelete,
 )
-from protocol.errors import DecodeError, ErrorCode
+from echoless.protocol.errors import DecodeError, ErrorCode
 
 _CONCERNED: Final = (
     ConsumerHeartbeat,

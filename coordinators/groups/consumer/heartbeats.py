@@ -12,28 +12,28 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from coordinators.groups.consumer.admission import Admission, Admitted, Refused, flaw
-from coordinators.groups.consumer.assignment import Assignment
-from coordinators.groups.consumer.group import ASSIGNING, ConsumerGroup, Resolution
-from coordinators.groups.consumer.reconciliation import Partitions, reconciled
-from coordinators.groups.consumer.requests import (
+from echoless.coordinators.groups.consumer.admission import Admission, Admitted, Refused, flaw
+from echoless.coordinators.groups.consumer.assignment import Assignment
+from echoless.coordinators.groups.consumer.group import ASSIGNING, ConsumerGroup, Resolution
+from echoless.coordinators.groups.consumer.reconciliation import Partitions, reconciled
+from echoless.coordinators.groups.consumer.requests import (
     JOINS,
     UNCHANGED,
     ConsumerHeartbeat,
     ConsumerHeartbeatAnswer,
 )
-from coordinators.groups.consumer.sessions import ConsumerSessions
-from coordinators.groups.consumer.state import ConsumerState, member_size
-from coordinators.groups.consumer.storing import Storing
-from coordinators.groups.consumer.topics import KnownTopics, metadata_hash
-from coordinators.groups.effects import Assign, ResolveRegex, TimerKey, TimerKind
-from coordinators.groups.events import Assigned, RegexResolved
-from coordinators.groups.group import Group, GroupState
-from coordinators.groups.groups import Groups
-from coordinators.groups.log_names import shown
-from protocol.consumer_offsets.consumer_values import CurrentValue, EpochValue, RegexValue
-from protocol.consumer_offsets.keys import CurrentKey, EpochKey, RegexKey
-from protocol.errors import ErrorCode
+from echoless.coordinators.groups.consumer.sessions import ConsumerSessions
+from echoless.coordinators.groups.consumer.state import ConsumerState, member_size
+from echoless.coordinators.groups.consumer.storing import Storing
+from echoless.coordinators.groups.consumer.topics import KnownTopics, metadata_hash
+from echoless.coordinators.groups.effects import Assign, ResolveRegex, TimerKey, TimerKind
+from echoless.coordinators.groups.events import Assigned, RegexResolved
+from echoless.coordinators.groups.group import Group, GroupState
+from echoless.coordinators.groups.groups import Groups
+from echoless.coordinators.groups.log_names import shown
+from echoless.protocol.consumer_offsets.consumer_values import CurrentValue, EpochValue, RegexValue
+from echoless.protocol.consumer_offsets.keys import CurrentKey, EpochKey, RegexKey
+from echoless.protocol.errors import ErrorCode
 
 REFRESH_MS: Final = 10_000
 """A regular expression is resolved again no sooner than this, if topics have changed."""

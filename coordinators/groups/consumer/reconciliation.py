@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from protocol.consumer_offsets.consumer_values import CurrentValue, MemberState, TopicPartition
+from echoless.protocol.consumer_offsets.consumer_values import (
+    CurrentValue,
+    MemberState,
+    TopicPartition,
+)
 
 Partitions = frozenset[TopicPartition]
 

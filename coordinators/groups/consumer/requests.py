@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from protocol.consumer_offsets.consumer_values import MemberValue, TopicPartition
-from protocol.errors import ErrorCode
-from protocol.lean_named_tuple import NamedTuple
+from echoless.protocol.consumer_offsets.consumer_values import MemberValue, TopicPartition
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.lean_named_tuple import NamedTuple
 
 JOINS = 0
 """The epoch of a member that joins."""

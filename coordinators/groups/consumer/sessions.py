@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from coordinators.groups.consumer.group import ConsumerGroup, Session
-from coordinators.groups.effects import TimerKey, TimerKind
-from coordinators.groups.groups import Groups
-from protocol.consumer_offsets.consumer_values import MemberState
+from echoless.coordinators.groups.consumer.group import ConsumerGroup, Session
+from echoless.coordinators.groups.effects import TimerKey, TimerKind
+from echoless.coordinators.groups.groups import Groups
+from echoless.protocol.consumer_offsets.consumer_values import MemberState
 
 
 class ConsumerSessions:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from protocol.consumer_offsets.consumer_values import (
+from echoless.protocol.consumer_offsets.consumer_values import (
     ConsumerValue,
     CurrentValue,
     EpochValue,
@@ -26,7 +26,7 @@ from protocol.consumer_offsets.consumer_values import (
     read_target,
     read_target_epoch,
 )
-from protocol.consumer_offsets.keys import (
+from echoless.protocol.consumer_offsets.keys import (
     ConsumerKey,
     CurrentKey,
     EpochKey,

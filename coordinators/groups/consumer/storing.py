@@ -9,24 +9,24 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from coordinators.groups.answers import GroupAnswer, refusal
-from coordinators.groups.append_errors import group_code
-from coordinators.groups.consumer.group import ConsumerGroup
-from coordinators.groups.consumer.requests import (
+from echoless.coordinators.groups.answers import GroupAnswer, refusal
+from echoless.coordinators.groups.append_errors import group_code
+from echoless.coordinators.groups.consumer.group import ConsumerGroup
+from echoless.coordinators.groups.consumer.requests import (
     JOINS,
     ConsumerHeartbeat,
     ConsumerHeartbeatAnswer,
 )
-from coordinators.groups.consumer.sessions import ConsumerSessions
-from coordinators.groups.consumer.state import ConsumerState
-from coordinators.groups.group import Group
-from coordinators.groups.groups import Groups, Record
-from coordinators.groups.log_names import shown
-from coordinators.groups.membership import Membership
-from coordinators.groups.requests import GroupRequest
-from protocol.consumer_offsets.group_value import GroupValue
-from protocol.consumer_offsets.keys import GroupKey
-from protocol.errors import ErrorCode
+from echoless.coordinators.groups.consumer.sessions import ConsumerSessions
+from echoless.coordinators.groups.consumer.state import ConsumerState
+from echoless.coordinators.groups.group import Group
+from echoless.coordinators.groups.groups import Groups, Record
+from echoless.coordinators.groups.log_names import shown
+from echoless.coordinators.groups.membership import Membership
+from echoless.coordinators.groups.requests import GroupRequest
+from echoless.protocol.consumer_offsets.group_value import GroupValue
+from echoless.protocol.consumer_offsets.keys import GroupKey
+from echoless.protocol.errors import ErrorCode
 
 Answers = Sequence[tuple[int, GroupRequest, GroupAnswer]]
 CONSUMER_TYPE = "consumer"

@@ -7,7 +7,7 @@ from typing import Any
 
 import aiohttp
 
-from broker.admin.server import AdminServer
+from echoless.broker.admin.server import AdminServer
 from tests.broker.admin.decider import Decider
 from tests.broker.admin.fake_broker import FakeBroker
 

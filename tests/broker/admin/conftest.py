@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from broker.admin.server import AdminServer
-from broker.admin.view import BrokerView
-from broker.config.values import Address
-from broker.network.server import bind, bound_address
+from echoless.broker.admin.server import AdminServer
+from echoless.broker.admin.view import BrokerView
+from echoless.broker.config.values import Address
+from echoless.broker.network.server import bind, bound_address
 from tests.broker.admin.admin_client import AdminClient
 from tests.broker.admin.fake_broker import FakeBroker
 from tests.support.in_process import Running

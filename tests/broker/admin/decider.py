@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.decisions.events import FaultedBatch, FaultHit
-from broker.network.request import ANONYMOUS, Peer, Request
-from protocol.dedup import Reject
-from protocol.errors import ErrorCode
-from protocol.headers import RequestHeader
-from protocol.record_batch import BatchHeader
-from storage.appended import Appended
+from echoless.broker.decisions.events import FaultedBatch, FaultHit
+from echoless.broker.network.request import ANONYMOUS, Peer, Request
+from echoless.protocol.dedup import Reject
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.headers import RequestHeader
+from echoless.protocol.record_batch import BatchHeader
+from echoless.storage.appended import Appended
 from tests.broker.admin.fake_broker import FakeBroker
 
 

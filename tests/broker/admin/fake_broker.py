@@ -7,24 +7,24 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker.authentication.admin_tokens import Tokens
-from broker.authorization.access import Access
-from broker.clock import Clock
-from broker.config.loading import Config
-from broker.decisions.decisions import Decisions
-from broker.groups.shard import Unserved
-from broker.metadata.registration import BrokerInfo
-from broker.metrics import Metrics
-from broker.network.memory_budget import MemoryBudget
-from broker.network.open_connections import OpenConnections
-from broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
-from broker.replication.peer_connection import PeerError
-from coordinators.groups.answers import CommittedOffset, ListedGroup
-from protocol.errors import ErrorCode
-from storage.compaction.compaction import Uncleanable
-from storage.producers.state import ProducerStates
-from storage.scrub import Damage
-from storage.strays import Stray
+from echoless.broker.authentication.admin_tokens import Tokens
+from echoless.broker.authorization.access import Access
+from echoless.broker.clock import Clock
+from echoless.broker.config.loading import Config
+from echoless.broker.decisions.decisions import Decisions
+from echoless.broker.groups.shard import Unserved
+from echoless.broker.metadata.registration import BrokerInfo
+from echoless.broker.metrics import Metrics
+from echoless.broker.network.memory_budget import MemoryBudget
+from echoless.broker.network.open_connections import OpenConnections
+from echoless.broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
+from echoless.broker.replication.peer_connection import PeerError
+from echoless.coordinators.groups.answers import CommittedOffset, ListedGroup
+from echoless.protocol.errors import ErrorCode
+from echoless.storage.compaction.compaction import Uncleanable
+from echoless.storage.producers.state import ProducerStates
+from echoless.storage.scrub import Damage
+from echoless.storage.strays import Stray
 
 TOPIC_ID = uuid.UUID(int=7)
 

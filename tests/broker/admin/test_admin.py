@@ -14,18 +14,18 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.admin.documents import producer_document
-from broker.admin.server import AdminServer
-from broker.config.values import Address
-from broker.groups.shard import Unserved
-from broker.network.server import bind, bound_address
-from broker.network.turns import ROWS_PER_TURN
-from coordinators.groups.answers import CommittedOffset, ListedGroup
-from protocol.dedup import BatchMetadata, ProducerEntry
-from protocol.errors import ErrorCode
-from storage.directory_checkpoints import PartitionOffsets
-from storage.scrub import Damage
-from storage.strays import Stray
+from echoless.broker.admin.documents import producer_document
+from echoless.broker.admin.server import AdminServer
+from echoless.broker.config.values import Address
+from echoless.broker.groups.shard import Unserved
+from echoless.broker.network.server import bind, bound_address
+from echoless.broker.network.turns import ROWS_PER_TURN
+from echoless.coordinators.groups.answers import CommittedOffset, ListedGroup
+from echoless.protocol.dedup import BatchMetadata, ProducerEntry
+from echoless.protocol.errors import ErrorCode
+from echoless.storage.directory_checkpoints import PartitionOffsets
+from echoless.storage.scrub import Damage
+from echoless.storage.strays import Stray
 from tests.broker.admin.admin_client import AdminClient
 from tests.broker.admin.fake_broker import TOPIC_ID, FakeBroker
 
@@ -114,8 +114,8 @@ async def test_many_rows_are_read_in_turns_and_encoded_beside_the_loop(
         threads.append(threading.get_ident())
         return json.dumps(value)
 
-    monkeypatch.setattr("broker.admin.readings.producer_document", document)
-    monkeypatch.setattr("broker.admin.answer.json", SimpleNamespace(dumps=dumps))
+    monkeypatch.setattr("echoless.broker.admin.readings.producer_document", document)
+    monkeypatch.setattr("echoless.broker.admin.answer.json", SimpleNamespace(dumps=dumps))
     counting = asyncio.create_task(count_turns())
     status, body = await admin.get("/producers/orders/0?limit=10000")
     counting.cancel()

@@ -14,10 +14,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from broker.admin import decisions
-from broker.authentication import admin_tokens
-from broker.authentication.admin_tokens import Tokens
-from broker.config.loading import ConfigError, load_config
+from echoless.broker.admin import decisions
+from echoless.broker.authentication import admin_tokens
+from echoless.broker.authentication.admin_tokens import Tokens
+from echoless.broker.config.loading import ConfigError, load_config
 from tests.broker.admin.admin_client import AdminClient
 from tests.broker.admin.raw_http import Answer, ask
 from tests.support.certificates import Authority
@@ -28,7 +28,7 @@ OPERATOR = "q3bVvnsS0lD2Zx8KfWm1uA"
 MONITORING = "9tq1XrGhe4wPjDk7LsYc0Q"
 JSON = "Content-Type: application/json"
 RULE = b'{"name": "again", "action": "twice"}'
-LOGGER = "broker.admin.callers"
+LOGGER = "echoless.broker.admin.callers"
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-import broker.admin
-from broker.admin.console_files import ConsoleFiles
+import echoless.broker.admin
+from echoless.broker.admin.console_files import ConsoleFiles
 from tests.broker.admin.admin_client import AdminClient
 
-DIRECTORY = Path(broker.admin.__file__).parent / "console"
+DIRECTORY = Path(echoless.broker.admin.__file__).parent / "console"
 HTML = {"Accept": "text/html,application/xhtml+xml"}
 
 

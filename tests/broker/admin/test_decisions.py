@@ -11,9 +11,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from broker.admin import decisions as pages
-from broker.decisions.stream import DecisionStream
-from protocol.dedup import BatchMetadata, ProducerEntry
+from echoless.broker.admin import decisions as pages
+from echoless.broker.decisions.stream import DecisionStream
+from echoless.protocol.dedup import BatchMetadata, ProducerEntry
 from tests.broker.admin.admin_client import AdminClient
 
 _ENTRY = ProducerEntry(2, 0, 1234, (BatchMetadata(1, 11, 1, 99, 0xABC),))

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from broker.admin.group_documents import group_document
-from coordinators.groups.consumer.requests import ConsumerDescribe
-from coordinators.groups.requests import CommittedPartition as Row
-from coordinators.groups.requests import DescribeGroup, GroupRequest, OffsetCommit, OffsetFetch
+from echoless.broker.admin.group_documents import group_document
+from echoless.coordinators.groups.consumer.requests import ConsumerDescribe
+from echoless.coordinators.groups.requests import CommittedPartition as Row
+from echoless.coordinators.groups.requests import (
+    DescribeGroup,
+    GroupRequest,
+    OffsetCommit,
+    OffsetFetch,
+)
 from tests.broker.admin.fake_broker import FakeBroker, FakeGroups
 from tests.coordinators.groups.consumers import GROUP, ConsumerShell
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from prometheus_client.metrics_core import Metric
 
-from broker.admin import group_families, group_lags
-from coordinators.groups.answers import CommittedOffset, ListedGroup
+from echoless.broker.admin import group_families, group_lags
+from echoless.coordinators.groups.answers import CommittedOffset, ListedGroup
 from tests.broker.admin.fake_broker import FakeBroker
 
 

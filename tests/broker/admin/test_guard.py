@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker.admin.guard import SAFE_HEADERS, own_names
-from broker.config.loading import Config
-from broker.config.values import Address
+from echoless.broker.admin.guard import SAFE_HEADERS, own_names
+from echoless.broker.config.loading import Config
+from echoless.broker.config.values import Address
 from tests.broker.admin.raw_http import Answer, ask, ask_lines
 from tests.support.in_process import Running
 

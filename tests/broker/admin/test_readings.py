@@ -5,16 +5,16 @@ from __future__ import annotations
 import aiohttp
 import pytest
 
-from broker.admin.callers import Caller
-from broker.admin.overview import add_totals
-from broker.admin.peer_reading import answer_peer
-from broker.admin.readings import Readings
-from broker.authentication.admin_tokens import Role
-from broker.decisions import decisions as decisions_module
-from broker.faults.action import TYPES, Action
-from broker.faults.fields import RuleError
-from protocol.dedup import BatchMetadata, ProducerEntry
-from protocol.native.admin_read import AdminRead
+from echoless.broker.admin.callers import Caller
+from echoless.broker.admin.overview import add_totals
+from echoless.broker.admin.peer_reading import answer_peer
+from echoless.broker.admin.readings import Readings
+from echoless.broker.authentication.admin_tokens import Role
+from echoless.broker.decisions import decisions as decisions_module
+from echoless.broker.faults.action import TYPES, Action
+from echoless.broker.faults.fields import RuleError
+from echoless.protocol.dedup import BatchMetadata, ProducerEntry
+from echoless.protocol.native.admin_read import AdminRead
 from tests.broker.admin.admin_client import AdminClient
 from tests.broker.admin.fake_broker import FakeBroker
 from tests.support.in_process import Running

@@ -11,12 +11,12 @@ from typing import Any
 import aiohttp
 import pytest
 
-from broker.authentication.admin_tokens import Tokens
-from broker.config.names import AllowFaults, Authorizer
-from broker.metadata.topic import NewTopic
-from coordinators.groups.answers import CommittedOffset, ListedGroup
-from protocol.acl import AclOperation, ResourceType
-from storage.scrub import Damage
+from echoless.broker.authentication.admin_tokens import Tokens
+from echoless.broker.config.names import AllowFaults, Authorizer
+from echoless.broker.metadata.topic import NewTopic
+from echoless.coordinators.groups.answers import CommittedOffset, ListedGroup
+from echoless.protocol.acl import AclOperation, ResourceType
+from echoless.storage.scrub import Damage
 from tests.broker.admin.decider import Decider
 from tests.broker.admin.raw_http import Answer, ask
 from tests.support.acls import AclEditor

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.admin.body import BODY_BYTES_MAX
-from protocol.dedup import BatchMetadata, ProducerEntry
+from echoless.broker.admin.body import BODY_BYTES_MAX
+from echoless.protocol.dedup import BatchMetadata, ProducerEntry
 from tests.broker.admin.admin_client import AdminClient
 from tests.broker.admin.raw_http import read_answer, talk
 from tests.support.in_process import Running
@@ -25,10 +25,10 @@ _END = b'"address": null}]}'
 @pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that waits only briefly."""
-    monkeypatch.setattr("broker.admin.application.HEAD_TIMEOUT_S", _SHORT_S)
-    monkeypatch.setattr("broker.admin.body.BODY_TIMEOUT_S", _SHORT_S)
-    monkeypatch.setattr("broker.admin.application.BODY_TIMEOUT_S", _SHORT_S)
-    monkeypatch.setattr("broker.admin.protocol.ANSWER_TIMEOUT_S", _SHORT_S)
+    monkeypatch.setattr("echoless.broker.admin.application.HEAD_TIMEOUT_S", _SHORT_S)
+    monkeypatch.setattr("echoless.broker.admin.body.BODY_TIMEOUT_S", _SHORT_S)
+    monkeypatch.setattr("echoless.broker.admin.application.BODY_TIMEOUT_S", _SHORT_S)
+    monkeypatch.setattr("echoless.broker.admin.protocol.ANSWER_TIMEOUT_S", _SHORT_S)
 
 
 def _post(address: str, length: str, *, kind: str = "Content-Length") -> bytes:
@@ -153,7 +153,7 @@ async def test_an_answer_has_to_be_read(
         lines.append(message % arguments)
         told.set()
 
-    monkeypatch.setattr("broker.admin.protocol.limited", SimpleNamespace(log=log))
+    monkeypatch.setattr("echoless.broker.admin.protocol.limited", SimpleNamespace(log=log))
     reader, writer = await _ask_for_all(admin, then)
     async with asyncio.timeout(20):
         await told.wait()

@@ -7,7 +7,7 @@ import contextlib
 
 import pytest
 
-from broker.admin import application
+from echoless.broker.admin import application
 from tests.broker.admin.admin_client import AdminClient
 
 
@@ -23,8 +23,8 @@ async def test_a_start_that_fails_is_logged_and_tried_again(
             raise OSError("no descriptor for it")
         return await serve(*arguments)
 
-    monkeypatch.setattr("broker.admin.application.serve", fail_once)
-    monkeypatch.setattr("broker.admin.server.RETRY_S", 0.01)
+    monkeypatch.setattr("echoless.broker.admin.application.serve", fail_once)
+    monkeypatch.setattr("echoless.broker.admin.server.RETRY_S", 0.01)
     assert (await admin.get("/health"))[0] == 200
     assert len(attempts) == 2
     assert "cannot start" in caplog.text
@@ -35,7 +35,7 @@ async def test_idle_connections_make_room_for_new_ones(
     admin_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many connect and ask for nothing, the next one is answered."""
-    monkeypatch.setattr("broker.admin.application.descriptor_shares", Few)
+    monkeypatch.setattr("echoless.broker.admin.application.descriptor_shares", Few)
     host, _, port = admin_address.rpartition(":")
     streams = [await asyncio.open_connection(host, int(port)) for _ in range(20)]
     reader, writer = await asyncio.open_connection(host, int(port))

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from broker.authentication.user_nodes import alter_user
-from broker.config.loading import load_config
-from protocol.sasl.mechanism import PASSWORD_MECHANISMS, Mechanism
-from protocol.sasl.plain import plain_token
-from protocol.sasl.scram import new_credential
-from protocol.sasl.scram_client import ScramClient
+from echoless.broker.authentication.user_nodes import alter_user
+from echoless.broker.config.loading import load_config
+from echoless.protocol.sasl.mechanism import PASSWORD_MECHANISMS, Mechanism
+from echoless.protocol.sasl.plain import plain_token
+from echoless.protocol.sasl.scram import new_credential
+from echoless.protocol.sasl.scram_client import ScramClient
 from tests.support.in_process import Running, in_process
 from tests.support.raw_client import ConnectionEndedError, RawConnection, message
 

@@ -18,12 +18,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from broker.authentication.user_nodes import SCRAM_MECHANISMS, alter_user
-from protocol.errors import ErrorCode
-from protocol.sasl.mechanism import PASSWORD_MECHANISMS, Mechanism
-from protocol.sasl.plain import plain_token
-from protocol.sasl.scram import new_credential
-from protocol.sasl.scram_client import ScramClient
+from echoless.broker.authentication.user_nodes import SCRAM_MECHANISMS, alter_user
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.sasl.mechanism import PASSWORD_MECHANISMS, Mechanism
+from echoless.protocol.sasl.plain import plain_token
+from echoless.protocol.sasl.scram import new_credential
+from echoless.protocol.sasl.scram_client import ScramClient
 from tests.broker.authentication.log_in import authenticate, handshake, refresh, with_users
 from tests.support.in_process import Running
 from tests.support.raw_client import RawConnection

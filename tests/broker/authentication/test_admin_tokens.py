@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.authentication import admin_tokens as module
-from broker.authentication.admin_tokens import Role, Token, Tokens, read_tokens
-from broker.config.loading import ConfigError
+from echoless.broker.authentication import admin_tokens as module
+from echoless.broker.authentication.admin_tokens import Role, Token, Tokens, read_tokens
+from echoless.broker.config.loading import ConfigError
 
 OPERATOR = "q3bVvnsS0lD2Zx8KfWm1uA"
 MONITORING = "9tq1XrGhe4wPjDk7LsYc0Q=="

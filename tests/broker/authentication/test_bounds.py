@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.authentication.session import Session
-from broker.limited_log import BURST
-from protocol.errors import ErrorCode
+from echoless.broker.authentication.session import Session
+from echoless.broker.limited_log import BURST
+from echoless.protocol.errors import ErrorCode
 from tests.broker.authentication.log_in import (
     PASSWORD,
     SHA_256,

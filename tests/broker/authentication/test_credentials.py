@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.authentication.credentials import Credentials
-from broker.authentication.user_nodes import encode_credential, user_path
-from protocol.errors import ErrorCode
-from protocol.sasl.mechanism import Mechanism
-from protocol.sasl.scram import ScramCredential, new_credential
+from echoless.broker.authentication.credentials import Credentials
+from echoless.broker.authentication.user_nodes import encode_credential, user_path
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.sasl.mechanism import Mechanism
+from echoless.protocol.sasl.scram import ScramCredential, new_credential
 from tests.broker.authentication.log_in import (
     PASSWORD,
     SHA_256,

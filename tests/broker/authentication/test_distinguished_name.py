@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from broker.authentication.distinguished_name import subject_name
+from echoless.broker.authentication.distinguished_name import subject_name
 
 C, O, OU, CN = (  # noqa: E741 - as they are called
     NameOID.COUNTRY_NAME,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.loading import ConfigError
+from echoless.broker.config.loading import ConfigError
 from tests.broker.authentication.log_in import SHA_256, handshake, log_in, with_users
 from tests.support.certificates import Authority
 from tests.support.raw_client import RawConnection

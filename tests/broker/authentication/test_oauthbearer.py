@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from protocol.errors import ErrorCode
-from protocol.sasl.oauthbearer import bearer_message
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.sasl.oauthbearer import bearer_message
 from tests.broker.authentication.log_in import (
     PASSWORD,
     authenticate,
@@ -325,7 +325,7 @@ def test_nothing_of_it_is_imported_without_it(tmp_path: Path) -> None:
         "from tests.broker.authentication.log_in import with_users\n"
         "async def main():\n"
         "    async with with_users(Path(sys.argv[1])):\n"
-        "        print({'jwt', 'cryptography', 'broker.authentication.bearer'} & set(sys.modules))\n"
+        "        print({'jwt', 'cryptography', 'echoless.broker.authentication.bearer'} & set(sys.modules))\n"
         "asyncio.run(main())\n"
     )
     ran = subprocess.run(

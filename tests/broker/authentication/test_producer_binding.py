@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from broker.authentication.producer_binding import ProducerBinding
-from broker.config.names import ProducerIdBinding
-from broker.metadata.topic import NewTopic
-from protocol.bound_ids import NUMBER_END, UNBOUND, tag_of
-from protocol.errors import ErrorCode, KafkaError
-from protocol.leases import LEASED_ID_MIN, is_leased
+from echoless.broker.authentication.producer_binding import ProducerBinding
+from echoless.broker.config.names import ProducerIdBinding
+from echoless.broker.metadata.topic import NewTopic
+from echoless.protocol.bound_ids import NUMBER_END, UNBOUND, tag_of
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.leases import LEASED_ID_MIN, is_leased
 from tests.broker.authentication.log_in import log_in, with_users
 from tests.fakes.memory_node_tree import MemoryTree
 from tests.support.in_process import Running, in_process

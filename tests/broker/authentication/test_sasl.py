@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from broker.authentication import exchanges, session
-from broker.handlers import sasl_handshake
-from broker.metadata.topic import NewTopic
-from broker.network.fair_workers import FairWorkers
-from protocol.errors import ErrorCode
-from protocol.sasl.mechanism import PASSWORD_MECHANISMS, Mechanism
-from protocol.sasl.plain import plain_token
-from protocol.sasl.scram_client import ScramClient
+from echoless.broker.authentication import exchanges, session
+from echoless.broker.handlers import sasl_handshake
+from echoless.broker.metadata.topic import NewTopic
+from echoless.broker.network.fair_workers import FairWorkers
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.sasl.mechanism import PASSWORD_MECHANISMS, Mechanism
+from echoless.protocol.sasl.plain import plain_token
+from echoless.protocol.sasl.scram_client import ScramClient
 from tests.broker.authentication.log_in import (
     PASSWORD,
     SHA_256,
@@ -483,7 +483,7 @@ class TestAgain:
         self, tmp_path: Path, later: Later, mechanism: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A fetch that waits gets its record, the client then 58 (or 33), and the end."""
-        monkeypatch.setattr("broker.network.connection.LINGER_S", 60.0)
+        monkeypatch.setattr("echoless.broker.network.connection.LINGER_S", 60.0)
         async with with_users(tmp_path, "alice", **RENEWED) as running:
             connection = await self.fetching(running, later)
             send(connection, "sasl_handshake", 1, mechanism=mechanism)
@@ -513,7 +513,7 @@ class TestAgain:
         self, tmp_path: Path, later: Later, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The end comes without the answers, if they take longer."""
-        monkeypatch.setattr("broker.network.connection.LINGER_S", 0.01)
+        monkeypatch.setattr("echoless.broker.network.connection.LINGER_S", 0.01)
         async with with_users(tmp_path, "alice", **RENEWED) as running:
             connection = await self.fetching(running, later)
             send(connection, "sasl_handshake", 1, mechanism="PLAIN")

@@ -23,10 +23,10 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from broker.authentication.tls import Tls
-from broker.config.loading import Config, ConfigError, load_config
-from broker.config.values import parse_address
-from broker.replication.peers import PeerError, TcpPeers
+from echoless.broker.authentication.tls import Tls
+from echoless.broker.config.loading import Config, ConfigError, load_config
+from echoless.broker.config.values import parse_address
+from echoless.broker.replication.peers import PeerError, TcpPeers
 from tests.broker.authentication.log_in import log_in, with_users
 from tests.support.certificates import Authority
 from tests.support.echoless import Echoless
@@ -465,7 +465,7 @@ def test_a_real_broker_by_tls_on_all_ports(tmp_path: Path, authority: Authority)
 def test_files_that_cannot_be_used_end_serve(tmp_path: Path, authority: Authority) -> None:
     """Exit code 2 and one line."""
     settings = authority.settings("ADMIN:SSL", ssl_keystore_location=str(tmp_path / "none.pem"))
-    command = [*(sys.executable, "-m", "broker", "--data-dir", str(tmp_path / "data"))]
+    command = [*(sys.executable, "-m", "echoless.broker", "--data-dir", str(tmp_path / "data"))]
     for name in ("--listen", "--native-listen", "--admin-listen"):
         command += [name, "127.0.0.1:0"]
     command += [part for item in settings.items() for part in ("--set", "=".join(item))]
@@ -480,7 +480,7 @@ def test_a_broker_without_tls_loads_none_of_it() -> None:
     """asyncio loads `ssl` by itself; what uses it is loaded for a listener that asks for it."""
     program = (
         "import sys, broker.serve, broker.assembly, broker.admin.server\n"
-        "loaded = {'broker.authentication', 'broker.network.tls_acceptor'}\n"
+        "loaded = {'echoless.broker.authentication', 'echoless.broker.network.tls_acceptor'}\n"
         "sys.exit(str(loaded & sys.modules.keys()) if loaded & sys.modules.keys() else 0)"
     )
     ended = subprocess.run(

@@ -16,13 +16,17 @@ from typing import Any
 
 import pytest
 
-from broker.authentication import key_document, token_keys
-from broker.authentication.key_document import DOCUMENT_BYTES_MAX, KeyDocument, KeyDocumentError
-from broker.authentication.key_set import read_key_set
-from broker.authentication.session import Logins
-from broker.authentication.token_keys import TokenKeys
-from broker.config.loading import Config, ConfigError, load_config
-from broker.metrics import Metrics
+from echoless.broker.authentication import key_document, token_keys
+from echoless.broker.authentication.key_document import (
+    DOCUMENT_BYTES_MAX,
+    KeyDocument,
+    KeyDocumentError,
+)
+from echoless.broker.authentication.key_set import read_key_set
+from echoless.broker.authentication.session import Logins
+from echoless.broker.authentication.token_keys import TokenKeys
+from echoless.broker.config.loading import Config, ConfigError, load_config
+from echoless.broker.metrics import Metrics
 from tests.support.certificates import Authority
 from tests.support.tokens import Issuer, public_row
 
@@ -303,7 +307,7 @@ def test_the_extra_is_named_where_it_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`serve` says what to install, and exits with 2."""
-    for name in ("broker.authentication.bearer", "broker.authentication.key_set"):
+    for name in ("echoless.broker.authentication.bearer", "echoless.broker.authentication.key_set"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "jwt", None)
     settings = Issuer(tmp_path).settings()

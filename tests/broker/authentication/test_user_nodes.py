@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from broker.authentication import credentials, user_nodes
-from broker.authentication.credentials import Credentials
-from broker.authentication.user_nodes import (
+from echoless.broker.authentication import credentials, user_nodes
+from echoless.broker.authentication.credentials import Credentials
+from echoless.broker.authentication.user_nodes import (
     alter_user,
     credentials_in,
     decode_credential,
@@ -21,11 +21,11 @@ from broker.authentication.user_nodes import (
     read_users,
     user_path,
 )
-from broker.metadata.config_nodes import CHANGES, USERS
-from broker.tree.node_tree import Create
-from protocol.errors import ErrorCode, KafkaError
-from protocol.sasl.mechanism import Mechanism
-from protocol.sasl.scram import ScramCredential, new_credential
+from echoless.broker.metadata.config_nodes import CHANGES, USERS
+from echoless.broker.tree.node_tree import Create
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.sasl.mechanism import Mechanism
+from echoless.protocol.sasl.scram import ScramCredential, new_credential
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree, turns
 
 SHA_256, SHA_512 = Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512
@@ -103,7 +103,7 @@ async def test_a_lost_race_is_run_again(
     tree: MemoryNodeTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither change is lost."""
-    monkeypatch.setattr("broker.metadata.config_nodes._PAUSE_S", (0, 0))
+    monkeypatch.setattr("echoless.broker.metadata.config_nodes._PAUSE_S", (0, 0))
     await alter_user(tree, "bob", {SHA_256: CREDENTIAL})
 
     async def rival() -> None:
@@ -118,7 +118,7 @@ async def test_changes_do_not_pile_up(
     tree: MemoryNodeTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The newest stay."""
-    monkeypatch.setattr("broker.metadata.config_nodes._CHANGES_KEPT", 3)
+    monkeypatch.setattr("echoless.broker.metadata.config_nodes._CHANGES_KEPT", 3)
     for number in range(5):
         await alter_user(tree, f"user-{number}", {SHA_256: CREDENTIAL})
     changes = await tree.children(CHANGES)
@@ -130,7 +130,7 @@ async def test_a_change_removes_few_old_ones(
     tree: MemoryNodeTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its client does not wait for the removal of all that others have left."""
-    monkeypatch.setattr("broker.metadata.config_nodes._CHANGES_KEPT", 3)
+    monkeypatch.setattr("echoless.broker.metadata.config_nodes._CHANGES_KEPT", 3)
     await tree.multi([Create("/config"), Create(USERS), Create(CHANGES)])
     for _ in range(50):
         await tree.create_sequential(f"{CHANGES}/config_change_", b"{}")

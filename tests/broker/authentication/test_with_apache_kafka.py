@@ -13,8 +13,8 @@ from typing import Final
 
 import pytest
 
-from broker.authentication.credentials import REFRESH_INTERVAL_S
-from protocol.sasl.mechanism import Mechanism
+from echoless.broker.authentication.credentials import REFRESH_INTERVAL_S
+from echoless.protocol.sasl.mechanism import Mechanism
 from tests.broker.authentication.log_in import log_in, with_users
 from tests.broker.handlers.test_alter_user_scram_credentials import altered, deletion, upsertion
 from tests.cli.command import Command

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.names import Authorizer
-from broker.metadata.topic import NewTopic
+from echoless.broker.config.names import Authorizer
+from echoless.broker.metadata.topic import NewTopic
 from tests.support.acls import AclEditor
 from tests.support.in_process import Running, in_process
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.authorization import access as access_module
-from broker.authorization.access import NAME_LENGTH_MAX, Access
-from broker.network.request import Peer
-from protocol.acl import AclOperation, ResourceType
+from echoless.broker.authorization import access as access_module
+from echoless.broker.authorization.access import NAME_LENGTH_MAX, Access
+from echoless.broker.network.request import Peer
+from echoless.protocol.acl import AclOperation, ResourceType
 from tests.support.acls import AclEditor
 from tests.support.in_process import Running
 

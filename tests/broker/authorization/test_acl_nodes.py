@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.authorization.acl_nodes import (
+from echoless.broker.authorization.acl_nodes import (
     AclDataError,
     acl_path,
     change_prefix,
@@ -16,7 +16,7 @@ from broker.authorization.acl_nodes import (
     encode_change,
     encode_entries,
 )
-from protocol.acl import (
+from echoless.protocol.acl import (
     AclOperation,
     Entry,
     Pattern,

@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from broker.authorization import acl_store
-from broker.authorization.acl_nodes import (
+from echoless.broker.authorization import acl_store
+from echoless.broker.authorization.acl_nodes import (
     AclChangeError,
     acl_path,
     change_prefix,
@@ -18,9 +18,9 @@ from broker.authorization.acl_nodes import (
     encode_change,
     encode_entries,
 )
-from broker.authorization.acl_store import AclStore
-from broker.tree.node_tree import ensure_paths
-from protocol.acl import (
+from echoless.broker.authorization.acl_store import AclStore
+from echoless.broker.tree.node_tree import ensure_paths
+from echoless.protocol.acl import (
     AclOperation,
     Entries,
     Entry,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.acl import AclOperation
-from protocol.errors import ErrorCode
+from echoless.protocol.acl import AclOperation
+from echoless.protocol.errors import ErrorCode
 from tests.broker.handlers.one_group import alone, call, commit, committed, heartbeat, join, sync
 from tests.broker.handlers.test_consumer_group_describe import describe
 from tests.broker.handlers.test_consumer_group_heartbeat import beat

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from broker.config.names import Authorizer, IdempotentWriteAcl
-from broker.config.values import Address, Principals
-from broker.metadata.topic import NewTopic
-from broker.network.request import ANONYMOUS
-from protocol.acl import AclOperation
-from protocol.record_batch import TRANSACTIONAL_BIT
+from echoless.broker.config.names import Authorizer, IdempotentWriteAcl
+from echoless.broker.config.values import Address, Principals
+from echoless.broker.metadata.topic import NewTopic
+from echoless.broker.network.request import ANONYMOUS
+from echoless.protocol.acl import AclOperation
+from echoless.protocol.record_batch import TRANSACTIONAL_BIT
 from tests.broker.faults.lab import Lab
 from tests.support.acls import GROUP, TRANSACTIONAL_ID, AclEditor
 from tests.support.in_process import Running, in_process

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from broker.config.names import Authorizer, IdempotentWriteAcl
-from broker.metadata.topic import NewTopic
-from protocol.acl import AclOperation
+from echoless.broker.config.names import Authorizer, IdempotentWriteAcl
+from echoless.broker.metadata.topic import NewTopic
+from echoless.protocol.acl import AclOperation
 from tests.support.acls import AclEditor
 from tests.support.in_process import Running, in_process
 from tests.support.native_client import NativeConnection

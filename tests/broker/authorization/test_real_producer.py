@@ -7,7 +7,7 @@ import asyncio
 import confluent_kafka
 from confluent_kafka import KafkaError
 
-from protocol.acl import AclOperation
+from echoless.protocol.acl import AclOperation
 from tests.support.acls import AclEditor
 from tests.support.in_process import Running
 

@@ -13,14 +13,14 @@ from random import Random
 
 import pytest
 
-from broker.authorization.acl_store import LIST_INTERVAL_S, AclStore
-from broker.config.loading import Config
-from broker.config.names import Authorizer
-from broker.config.values import Principals
-from broker.metadata.topic import NewTopic
-from broker.network.request import ANONYMOUS
-from broker.tree.zookeeper import ZooKeeperNodeTree
-from protocol.acl import AclOperation, Permission
+from echoless.broker.authorization.acl_store import LIST_INTERVAL_S, AclStore
+from echoless.broker.config.loading import Config
+from echoless.broker.config.names import Authorizer
+from echoless.broker.config.values import Principals
+from echoless.broker.metadata.topic import NewTopic
+from echoless.broker.network.request import ANONYMOUS
+from echoless.broker.tree.zookeeper import ZooKeeperNodeTree
+from echoless.protocol.acl import AclOperation, Permission
 from tests.broker.handlers.acl_requests import (
     ALLOW,
     DENY,

@@ -8,12 +8,12 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from broker.assembly import new_broker
-from broker.config.loading import Address, Config
-from broker.environment import Environment, monotonic_ms, wall_clock_ms
-from broker.metadata.node_data import broker_path
-from broker.metadata.registration import decode_broker
-from broker.replication.peers import TcpPeers
+from echoless.broker.assembly import new_broker
+from echoless.broker.config.loading import Address, Config
+from echoless.broker.environment import Environment, monotonic_ms, wall_clock_ms
+from echoless.broker.metadata.node_data import broker_path
+from echoless.broker.metadata.registration import decode_broker
+from echoless.broker.replication.peers import TcpPeers
 from tests.fakes.memory_file_system import MemoryFileSystem
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree, turns
 

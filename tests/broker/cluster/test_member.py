@@ -7,23 +7,23 @@ from dataclasses import replace
 
 import pytest
 
-from broker.broker import Broker
-from broker.cluster.addresses import client_addresses
-from broker.config.loading import LogFlush
-from broker.handlers import metadata
-from broker.metadata.node_data import (
+from echoless.broker.broker import Broker
+from echoless.broker.cluster.addresses import client_addresses
+from echoless.broker.config.loading import LogFlush
+from echoless.broker.handlers import metadata
+from echoless.broker.metadata.node_data import (
     NO_LEADER,
     decode_partition_state,
     encode_partition_state,
     partition_state_path,
 )
-from broker.metadata.registration import BrokerIdInUseError
-from broker.metadata.topic import NewTopic
-from broker.tree.node_tree import CoordinationError
-from protocol.errors import ErrorCode, KafkaError
-from protocol.metadata_request import WantedTopic
-from protocol.record_batch import read_header
-from storage.file_system import StorageError
+from echoless.broker.metadata.registration import BrokerIdInUseError
+from echoless.broker.metadata.topic import NewTopic
+from echoless.broker.tree.node_tree import CoordinationError
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.metadata_request import WantedTopic
+from echoless.protocol.record_batch import read_header
+from echoless.storage.file_system import StorageError
 from tests.broker.cluster.one_member import Member
 from tests.fakes.memory_file_system import MemoryFileSystem
 from tests.fakes.memory_node_tree import MemoryTree, turns

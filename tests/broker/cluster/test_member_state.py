@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.cluster.member_state import TRANSITIONS, MemberEvent, MemberState, next_state
+from echoless.broker.cluster.member_state import TRANSITIONS, MemberEvent, MemberState, next_state
 
 PAGE = Path(__file__).parents[3] / "docs" / "architecture.md"
 

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker.cluster.topic_creation import TopicCreation
-from broker.cluster.view import ClusterView
-from broker.config.loading import Address
-from broker.metadata.live_brokers import LiveBroker
-from broker.metadata.registration import BrokerInfo, Endpoint
-from broker.metadata.topic import Topic
-from broker.replication.peers import PeerError
+from echoless.broker.cluster.topic_creation import TopicCreation
+from echoless.broker.cluster.view import ClusterView
+from echoless.broker.config.loading import Address
+from echoless.broker.metadata.live_brokers import LiveBroker
+from echoless.broker.metadata.registration import BrokerInfo, Endpoint
+from echoless.broker.metadata.topic import Topic
+from echoless.broker.replication.peers import PeerError
 from tests.fakes.memory_node_tree import MemoryTree, turns
 
 TOPIC = Topic(

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.cluster.withdrawal import withdraw, withdrawn
-from broker.metadata.node_data import PartitionState
-from broker.metadata.topic import NewTopic, StateChange
-from broker.metadata.topic_registry import TopicRegistry
-from broker.tree.node_tree import ConnectionLostError, MultiFailedError
+from echoless.broker.cluster.withdrawal import withdraw, withdrawn
+from echoless.broker.metadata.node_data import PartitionState
+from echoless.broker.metadata.topic import NewTopic, StateChange
+from echoless.broker.metadata.topic_registry import TopicRegistry
+from echoless.broker.tree.node_tree import ConnectionLostError, MultiFailedError
 from tests.broker.metadata.registries import loaded, server_with_brokers
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree
 

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from broker.config.names import settings
-from broker.config.topic import topic_settings
-from broker.config.values import canonical
+from echoless.broker.config.names import settings
+from echoless.broker.config.topic import topic_settings
+from echoless.broker.config.values import canonical
 
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 _TABLE = re.compile(r"^\|.*\|\n(?:^\|.*\|\n)+", re.MULTILINE)

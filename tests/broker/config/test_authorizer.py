@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config.description import describe_broker
-from broker.config.loading import ConfigError, load_config
-from broker.config.names import Authorizer, Config, IdempotentWriteAcl
+from echoless.broker.config.description import describe_broker
+from echoless.broker.config.loading import ConfigError, load_config
+from echoless.broker.config.names import Authorizer, Config, IdempotentWriteAcl
 
 ACL = ("--set", "authorizer=acl")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broker.config.names import settings
-from broker.config.topic import topic_settings
-from broker.config.values import canonical
+from echoless.broker.config.names import settings
+from echoless.broker.config.topic import topic_settings
+from echoless.broker.config.values import canonical
 from tests.broker.config.configuration_page import with_tables
 
 _PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.config.description import ConfigSource, describe_broker
-from broker.config.loading import Config
-from broker.config.values import ConfigType
+from echoless.broker.config.description import ConfigSource, describe_broker
+from echoless.broker.config.loading import Config
+from echoless.broker.config.values import ConfigType
 
 
 def test_the_value_of_a_secret_is_withheld() -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.listener_names import ADMIN, EXTERNAL, NATIVE, PLAINTEXT
-from broker.config.listener_overrides import NAMES
-from broker.config.loading import Config, ConfigError, load_config
-from broker.config.names import settings
-from broker.config.security import ClientAuth
+from echoless.broker.config.listener_names import ADMIN, EXTERNAL, NATIVE, PLAINTEXT
+from echoless.broker.config.listener_overrides import NAMES
+from echoless.broker.config.loading import Config, ConfigError, load_config
+from echoless.broker.config.names import settings
+from echoless.broker.config.security import ClientAuth
 
 TWO = """
 listen = "127.0.0.1:9092,127.0.0.1:9094"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.loading import Address, Config, ConfigError, LogFlush, load_config
-from broker.config.names import AllowFaults, ProducerIdBinding, settings
-from broker.config.values import canonical
-from protocol.dedup import UnknownProducerId
+from echoless.broker.config.loading import Address, Config, ConfigError, LogFlush, load_config
+from echoless.broker.config.names import AllowFaults, ProducerIdBinding, settings
+from echoless.broker.config.values import canonical
+from echoless.protocol.dedup import UnknownProducerId
 
 
 def test_defaults_are_those_of_the_design_page() -> None:

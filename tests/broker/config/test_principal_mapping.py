@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config.principal_mapping import DEFAULT_MAPPING, parse_mapping
+from echoless.broker.config.principal_mapping import DEFAULT_MAPPING, parse_mapping
 
 DN = "CN=Kafka-1,OU=Ops,O=Acme\\, Inc"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config.loading import ConfigError, load_config
-from broker.config.security import SecurityProtocol
+from echoless.broker.config.loading import ConfigError, load_config
+from echoless.broker.config.security import SecurityProtocol
 
 NATIVE_SASL = "listener_security_protocol_map=NATIVE:SASL_PLAINTEXT"
 ZOOKEEPER = "coordinator=zookeeper://127.0.0.1:1"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config.description import (
+from echoless.broker.config.description import (
     Alteration,
     AlterOperation,
     ConfigEntry,
@@ -14,12 +14,12 @@ from broker.config.description import (
     describe_broker,
     describe_topic,
 )
-from broker.config.loading import load_config
-from broker.config.names import Config, TimestampType
-from broker.config.topic import TopicConfig, to_log_config, topic_settings, validated
-from broker.config.values import ConfigType
-from protocol.dedup import UnknownProducerId
-from protocol.errors import ErrorCode, KafkaError
+from echoless.broker.config.loading import load_config
+from echoless.broker.config.names import Config, TimestampType
+from echoless.broker.config.topic import TopicConfig, to_log_config, topic_settings, validated
+from echoless.broker.config.values import ConfigType
+from echoless.protocol.dedup import UnknownProducerId
+from echoless.protocol.errors import ErrorCode, KafkaError
 
 _KAFKA_TYPES = {
     "cleanup.policy": ConfigType.LIST,

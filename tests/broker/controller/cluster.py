@@ -13,10 +13,10 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from broker.cluster.withdrawal import withdraw
-from broker.controller.controller import Controller
-from broker.metadata.live_brokers import LiveBrokers
-from broker.metadata.node_data import (
+from echoless.broker.cluster.withdrawal import withdraw
+from echoless.broker.controller.controller import Controller
+from echoless.broker.metadata.live_brokers import LiveBrokers
+from echoless.broker.metadata.node_data import (
     CONTROLLER_EPOCH,
     NO_LEADER,
     TOPICS,
@@ -25,16 +25,16 @@ from broker.metadata.node_data import (
     decode_topic,
     partition_state_path,
 )
-from broker.metadata.registration import (
+from echoless.broker.metadata.registration import (
     BrokerInfo,
     Endpoint,
     register_broker,
     update_registration,
 )
-from broker.metadata.topic import NewTopic, StateChange, Topic
-from broker.metadata.topic_registry import TopicRegistry
-from broker.tree.node_tree import CoordinationError, Node, SessionState
-from broker.tree.nodes import Change
+from echoless.broker.metadata.topic import NewTopic, StateChange, Topic
+from echoless.broker.metadata.topic_registry import TopicRegistry
+from echoless.broker.tree.node_tree import CoordinationError, Node, SessionState
+from echoless.broker.tree.nodes import Change
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree
 from tests.simulation.virtual_loop import START_S, VirtualLoop
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from broker.controller import duties
-from broker.controller.election_requests import ask
-from broker.controller.elections import ElectionType
-from broker.controller.reassignment import origin_of, reassign
-from broker.metadata.node_data import (
+from echoless.broker.controller import duties
+from echoless.broker.controller.election_requests import ask
+from echoless.broker.controller.elections import ElectionType
+from echoless.broker.controller.reassignment import origin_of, reassign
+from echoless.broker.metadata.node_data import (
     CONTROLLER,
     CONTROLLER_EPOCH,
     NO_LEADER,
@@ -24,8 +24,8 @@ from broker.metadata.node_data import (
     partition_state_path,
     topic_path,
 )
-from broker.metadata.topic import StateChange, Topic
-from broker.tree.node_tree import Create, Delete, Write
+from echoless.broker.metadata.topic import StateChange, Topic
+from echoless.broker.tree.node_tree import Create, Delete, Write
 from tests.broker.controller.cluster import Cluster, SteppedTree, play, settle
 
 

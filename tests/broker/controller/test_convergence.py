@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.controller.election_requests import ask
-from broker.controller.elections import ElectionType
-from broker.controller.reassignment import reassign, still_as_decided
-from broker.metadata.node_data import CONTROLLER
-from broker.tree.node_tree import CoordinationError, Delete, SessionState
-from protocol.errors import KafkaError
+from echoless.broker.controller.election_requests import ask
+from echoless.broker.controller.elections import ElectionType
+from echoless.broker.controller.reassignment import reassign, still_as_decided
+from echoless.broker.metadata.node_data import CONTROLLER
+from echoless.broker.tree.node_tree import CoordinationError, Delete, SessionState
+from echoless.protocol.errors import KafkaError
 from tests.broker.controller.cluster import Cluster, Member, play, settle
 
 BROKERS = (1, 2, 3, 4)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from broker.controller.election_requests import (
+from echoless.broker.controller.election_requests import (
     ask,
     decode_requests,
     encode_requests,
     read_asked,
 )
-from broker.controller.elections import ElectionType
-from broker.metadata.node_data import PREFERRED_REPLICA_ELECTION, NodeDataError
-from broker.tree.node_tree import BadVersionError
+from echoless.broker.controller.elections import ElectionType
+from echoless.broker.metadata.node_data import PREFERRED_REPLICA_ELECTION, NodeDataError
+from echoless.broker.tree.node_tree import BadVersionError
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree
 
 PREFERRED, UNCLEAN = ElectionType.PREFERRED, ElectionType.UNCLEAN

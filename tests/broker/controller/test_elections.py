@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.controller.elections import (
+from echoless.broker.controller.elections import (
     ElectionType,
     Electorate,
     elect,
@@ -17,8 +17,8 @@ from broker.controller.elections import (
     is_unclean,
     unseat,
 )
-from broker.metadata.node_data import NO_LEADER, PartitionState
-from broker.metadata.topic import StateChange, Topic
+from echoless.broker.metadata.node_data import NO_LEADER, PartitionState
+from echoless.broker.metadata.topic import StateChange, Topic
 from tests.broker.controller.topics import state, topic
 
 BROKERS = (1, 2, 3, 4)

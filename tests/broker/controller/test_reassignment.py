@@ -8,16 +8,16 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.controller.elections import Electorate, elect
-from broker.controller.reassignment import (
+from echoless.broker.controller.elections import Electorate, elect
+from echoless.broker.controller.reassignment import (
     is_moved,
     move_into_target,
     origin_of,
     reassign,
     target_of,
 )
-from broker.metadata.node_data import NO_LEADER, PartitionState, Reassignment
-from broker.metadata.topic import Topic
+from echoless.broker.metadata.node_data import NO_LEADER, PartitionState, Reassignment
+from echoless.broker.metadata.topic import Topic
 from tests.broker.controller.topics import state, topic
 
 BROKERS = (1, 2, 3, 4, 5)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 
-from broker.metadata.node_data import PartitionState, Reassignment
-from broker.metadata.topic import Topic
+from echoless.broker.metadata.node_data import PartitionState, Reassignment
+from echoless.broker.metadata.topic import Topic
 
 
 def state(leader: int, leader_epoch: int, isr: tuple[int, ...]) -> PartitionState:

@@ -8,17 +8,17 @@ from typing import Any, cast
 
 import pytest
 
-from broker.decisions.decisions import Decisions, window_of
-from broker.decisions.events import FaultHit
-from broker.decisions.stream import DecisionStream, Selection
-from broker.metrics import Metrics
-from broker.network.request import Peer, Request
-from broker.partitions.partition import Partition
-from protocol.dedup import BatchMetadata, Duplicate, ProducerEntry, Reject
-from protocol.errors import ErrorCode
-from protocol.headers import RequestHeader
-from protocol.record_batch import BatchHeader
-from storage.appended import Appended
+from echoless.broker.decisions.decisions import Decisions, window_of
+from echoless.broker.decisions.events import FaultHit
+from echoless.broker.decisions.stream import DecisionStream, Selection
+from echoless.broker.metrics import Metrics
+from echoless.broker.network.request import Peer, Request
+from echoless.broker.partitions.partition import Partition
+from echoless.protocol.dedup import BatchMetadata, Duplicate, ProducerEntry, Reject
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.headers import RequestHeader
+from echoless.protocol.record_batch import BatchHeader
+from echoless.storage.appended import Appended
 
 _REQUEST = Request(RequestHeader(0, 9, 1, "client", 0), None, Peer(1, "10.0.0.1:5000"))
 _ENTRY = ProducerEntry(0, 0, 0, (BatchMetadata(1, 1, 1, 0, 5), BatchMetadata(3, 3, 1, 0, 5)))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from broker.decisions.events import APPEND, REJECT, Outcome, Skipped
-from broker.decisions.pace import BURST_MAX
-from broker.decisions.stream import DecisionStream
+from echoless.broker.decisions.events import APPEND, REJECT, Outcome, Skipped
+from echoless.broker.decisions.pace import BURST_MAX
+from echoless.broker.decisions.stream import DecisionStream
 from tests.broker.admin.decider import Decider
 from tests.broker.admin.fake_broker import FakeBroker
 

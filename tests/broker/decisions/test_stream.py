@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from broker.decisions.events import FaultedBatch, FaultHit
-from broker.decisions.stream import EVERYTHING, DecisionStream, Selection
+from echoless.broker.decisions.events import FaultedBatch, FaultHit
+from echoless.broker.decisions.stream import EVERYTHING, DecisionStream, Selection
 
 
 def _hit(number: int, *batches: tuple[int, str, int]) -> FaultHit:

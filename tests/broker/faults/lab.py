@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from broker.decisions.events import FaultHit
-from broker.faults.rule import read_rules
+from echoless.broker.decisions.events import FaultHit
+from echoless.broker.faults.rule import read_rules
 from tests.support.in_process import Running
 from tests.support.raw_batches import plain_batch
 from tests.support.raw_client import RawConnection, create_topic, fetch_log

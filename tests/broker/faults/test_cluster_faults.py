@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from protocol.consumer_offsets.partitioner import partition_of_group
-from protocol.internal_topics import CONSUMER_OFFSETS
-from testkit.admin import Admin
-from testkit.faults import Faults
+from echoless.protocol.consumer_offsets.partitioner import partition_of_group
+from echoless.protocol.internal_topics import CONSUMER_OFFSETS
+from echoless.testkit.admin import Admin
+from echoless.testkit.faults import Faults
 from tests.support.cluster import Cluster, get_json
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]

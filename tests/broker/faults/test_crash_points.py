@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import pytest
 
-from testkit.admin import Admin
-from testkit.broker_process import BrokerProcess
-from testkit.faults import Faults
+from echoless.testkit.admin import Admin
+from echoless.testkit.broker_process import BrokerProcess
+from echoless.testkit.faults import Faults
 from tests.broker.faults.native_producer import NativeProducer
 
 pytestmark = [pytest.mark.crash, pytest.mark.slow]

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.names import AllowFaults, Authorizer
-from broker.faults.fields import RuleError
-from broker.faults.rule import read_rules
-from broker.faults.served import ABOUT_ACLS, NEED_NO_RIGHT
-from broker.metadata.topic import NewTopic
-from protocol.acl import AclOperation
-from protocol.errors import ErrorCode
+from echoless.broker.config.names import AllowFaults, Authorizer
+from echoless.broker.faults.fields import RuleError
+from echoless.broker.faults.rule import read_rules
+from echoless.broker.faults.served import ABOUT_ACLS, NEED_NO_RIGHT
+from echoless.broker.metadata.topic import NewTopic
+from echoless.protocol.acl import AclOperation
+from echoless.protocol.errors import ErrorCode
 from tests.broker.faults.lab import PRODUCER_ID, TOPIC, VERSION, Lab, batch, produce
 from tests.broker.faults.test_error_responses import APIS, error_codes, filled
 from tests.support.acls import AclEditor

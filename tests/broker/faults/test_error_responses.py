@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.apis import API_BY_NAME
-from broker.metadata.topic import NewTopic
+from echoless.broker.handlers.apis import API_BY_NAME
+from echoless.broker.metadata.topic import NewTopic
 from tests.broker.faults.lab import TOPIC, Lab
 from tests.support.kio_requests import smallest_request
 from tests.support.raw_client import RawConnection, decode_whole, message, nested

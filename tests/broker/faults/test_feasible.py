@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from broker.config.loading import Config
-from broker.faults.feasible import check_feasible
-from broker.faults.fields import RuleError
-from broker.faults.rule import read_rules
+from echoless.broker.config.loading import Config
+from echoless.broker.faults.feasible import check_feasible
+from echoless.broker.faults.fields import RuleError
+from echoless.broker.faults.rule import read_rules
 
 ALONE = Config()
 MEMBER = Config(broker_id=1, coordinator="zookeeper://127.0.0.1:2181")

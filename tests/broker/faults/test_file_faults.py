@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from broker.config.loading import LogFlush
-from broker.faults.file_faults import FileFaults
-from broker.faults.file_system import FaultyFileSystem
-from broker.faults.rule import Rule, read_rules
-from broker.faults.rules import Rules
-from storage.file_system import StorageError
-from storage.os_file_system import OsFileSystem
+from echoless.broker.config.loading import LogFlush
+from echoless.broker.faults.file_faults import FileFaults
+from echoless.broker.faults.file_system import FaultyFileSystem
+from echoless.broker.faults.rule import Rule, read_rules
+from echoless.broker.faults.rules import Rules
+from echoless.storage.file_system import StorageError
+from echoless.storage.os_file_system import OsFileSystem
 from tests.broker.faults.lab import TOPIC, Lab, batch, produce
 from tests.contracts.file_system import FileSystemContract
 from tests.support.in_process import in_process

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from broker.faults.fields import RuleError
-from broker.faults.groups_named import groups_of
-from broker.faults.rule import read_rules
-from client.cluster import Cluster, parse_addresses
-from client.copier.positions import Committed, Positions
-from client.groups.coordinator import Coordinator
-from client.groups.member import Generation, GroupMember, MemberSettings
+from echoless.broker.faults.fields import RuleError
+from echoless.broker.faults.groups_named import groups_of
+from echoless.broker.faults.rule import read_rules
+from echoless.client.cluster import Cluster, parse_addresses
+from echoless.client.copier.positions import Committed, Positions
+from echoless.client.groups.coordinator import Coordinator
+from echoless.client.groups.member import Generation, GroupMember, MemberSettings
 from tests.broker.faults.lab import Lab
 
 GROUP = "billing"
@@ -110,7 +110,7 @@ async def test_expired_member_is_unknown_at_once(lab: Lab, by: str) -> None:
 
 
 async def refused(coordinator: Coordinator, generation: Generation) -> None:
-    from client.groups.errors import GenerationOverError
+    from echoless.client.groups.errors import GenerationOverError
 
     with pytest.raises(GenerationOverError):
         await Positions(coordinator, None).commit(generation, {("orders", 0): Committed(1, "")})

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from broker.faults.kafka_requests import KafkaRequests, _Inside
-from broker.faults.match import Match, Part, RequestFacts
-from broker.faults.native_requests import NativeRequests
-from broker.faults.requests import ReadRequest, finished
-from broker.handlers.apis import API_BY_KEY
-from broker.handlers.loaded import load
-from broker.network.request import Peer
-from protocol.errors import ErrorCode, KafkaError
-from protocol.headers import RequestHeader
+from echoless.broker.faults.kafka_requests import KafkaRequests, _Inside
+from echoless.broker.faults.match import Match, Part, RequestFacts
+from echoless.broker.faults.native_requests import NativeRequests
+from echoless.broker.faults.requests import ReadRequest, finished
+from echoless.broker.handlers.apis import API_BY_KEY
+from echoless.broker.handlers.loaded import load
+from echoless.broker.network.request import Peer
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.headers import RequestHeader
 from tests.broker.faults.lab import TOPIC, Lab
 from tests.support.kio_requests import smallest_request
 from tests.support.native_client import NativeConnection

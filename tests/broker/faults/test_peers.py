@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from broker.config.values import Address
-from broker.faults.peers import FaultyPeers
-from broker.replication.peers import PeerError
+from echoless.broker.config.values import Address
+from echoless.broker.faults.peers import FaultyPeers
+from echoless.broker.replication.peers import PeerError
 from tests.broker.faults.lab import Lab
 
 ADDRESS = Address("127.0.0.1", 9)

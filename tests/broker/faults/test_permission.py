@@ -8,9 +8,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from broker.config.loading import load_config
-from broker.faults.permission import refusal
-from broker.serve import EXIT_BAD_CONFIGURATION, main
+from echoless.broker.config.loading import load_config
+from echoless.broker.faults.permission import refusal
+from echoless.broker.serve import EXIT_BAD_CONFIGURATION, main
 from tests.broker.admin.raw_http import ask
 from tests.support.echoless import Echoless
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.faults.fields import RuleError
-from broker.metadata.topic import NewTopic
-from protocol.sasl.plain import plain_token
+from echoless.broker.faults.fields import RuleError
+from echoless.broker.metadata.topic import NewTopic
+from echoless.protocol.sasl.plain import plain_token
 from tests.broker.authentication.log_in import PASSWORD, SHA_256, ends, log_in, with_users
 from tests.broker.faults.lab import TOPIC, VERSION, Lab, batch, produce, send
 from tests.support.in_process import Running

@@ -8,9 +8,9 @@ import struct
 
 import pytest
 
-from broker.faults.action import DELAY_MS_MAX
-from broker.faults.port import FaultyDispatcher
-from broker.handlers.dispatch import KafkaDispatcher
+from echoless.broker.faults.action import DELAY_MS_MAX
+from echoless.broker.faults.port import FaultyDispatcher
+from echoless.broker.handlers.dispatch import KafkaDispatcher
 from tests.broker.faults.lab import TOPIC, Lab, answered, batch, produce, send
 from tests.support.raw_client import ConnectionEndedError, RawConnection
 from tests.support.raw_produce import decode_produce

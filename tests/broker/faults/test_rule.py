@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.faults import served
-from broker.faults.action import TYPES, Action
-from broker.faults.fields import RuleError
-from broker.faults.match import Match
-from broker.faults.rule import RuleText, read_rules
-from broker.faults.schedule import Schedule
-from broker.handlers.apis import API_BY_NAME
-from broker.native.exchange import HANDLERS as NATIVE_HANDLERS
-from protocol.errors import ErrorCode
+from echoless.broker.faults import served
+from echoless.broker.faults.action import TYPES, Action
+from echoless.broker.faults.fields import RuleError
+from echoless.broker.faults.match import Match
+from echoless.broker.faults.rule import RuleText, read_rules
+from echoless.broker.faults.schedule import Schedule
+from echoless.broker.handlers.apis import API_BY_NAME
+from echoless.broker.native.exchange import HANDLERS as NATIVE_HANDLERS
+from echoless.protocol.errors import ErrorCode
 
 EXAMPLES: dict[str, dict[str, Any]] = {
     "delay_request": {"ms": 5},

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.loading import Config, ConfigError
-from broker.faults.rules_file import read_rules_file
-from broker.serve import EXIT_BAD_CONFIGURATION, main
+from echoless.broker.config.loading import Config, ConfigError
+from echoless.broker.faults.rules_file import read_rules_file
+from echoless.broker.serve import EXIT_BAD_CONFIGURATION, main
 
 JSON = '{"name": "a", "action": {"type": "slow_fsync", "ms": [5, 50]}}'
 TOML = '[[rules]]\nname = "a"\naction = { type = "slow_fsync", ms = [5, 50] }\n'

@@ -7,8 +7,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.faults.fields import Fields
-from broker.faults.schedule import Schedule, Turns
+from echoless.broker.faults.fields import Fields
+from echoless.broker.faults.schedule import Schedule, Turns
 
 SCHEDULES = st.builds(
     Schedule,

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from broker.config.loading import LogFlush
-from broker.groups.cluster_topics import ClusterTopics
-from broker.groups.shard import Shard, ShardParts, ShardState
-from broker.metrics import Metrics
-from broker.state_topics.append_parts import AppendParts
-from coordinators.groups.answers import GroupAnswer, HeartbeatAnswer
-from coordinators.groups.effects import Effect, Reply
-from coordinators.groups.events import Event, Now, Requested
-from coordinators.groups.requests import Heartbeat
-from protocol.errors import ErrorCode
-from protocol.record_batch import read_header
-from protocol.records import Record, build_batch
-from storage.log_config import LogConfig
+from echoless.broker.config.loading import LogFlush
+from echoless.broker.groups.cluster_topics import ClusterTopics
+from echoless.broker.groups.shard import Shard, ShardParts, ShardState
+from echoless.broker.metrics import Metrics
+from echoless.broker.state_topics.append_parts import AppendParts
+from echoless.coordinators.groups.answers import GroupAnswer, HeartbeatAnswer
+from echoless.coordinators.groups.effects import Effect, Reply
+from echoless.coordinators.groups.events import Event, Now, Requested
+from echoless.coordinators.groups.requests import Heartbeat
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.record_batch import read_header
+from echoless.protocol.records import Record, build_batch
+from echoless.storage.log_config import LogConfig
 from tests.broker.groups.until import until
 from tests.broker.partitions.fake_fencing import FakeFencing
 from tests.broker.partitions.led import Led

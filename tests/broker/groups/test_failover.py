@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from protocol.consumer_offsets.partitioner import partition_of_group
-from protocol.internal_topics import CONSUMER_OFFSETS
+from echoless.protocol.consumer_offsets.partitioner import partition_of_group
+from echoless.protocol.internal_topics import CONSUMER_OFFSETS
 from tests.support.cluster import Cluster
 
 pytestmark = pytest.mark.cluster

@@ -9,25 +9,25 @@ from typing import Any
 
 import pytest
 
-from broker.config.loading import Config, LogFlush
-from broker.groups import groups as groups_module
-from broker.groups.cluster_topics import ClusterTopics
-from broker.groups.groups import Groups
-from broker.groups.shard import ShardState
-from broker.metadata.topic import TopicDeleted
-from broker.metrics import Metrics
-from broker.state_topics.append_parts import AppendParts
-from coordinators.groups.answers import GroupAnswer
-from coordinators.groups.requests import (
+from echoless.broker.config.loading import Config, LogFlush
+from echoless.broker.groups import groups as groups_module
+from echoless.broker.groups.cluster_topics import ClusterTopics
+from echoless.broker.groups.groups import Groups
+from echoless.broker.groups.shard import ShardState
+from echoless.broker.metadata.topic import TopicDeleted
+from echoless.broker.metrics import Metrics
+from echoless.broker.state_topics.append_parts import AppendParts
+from echoless.coordinators.groups.answers import GroupAnswer
+from echoless.coordinators.groups.requests import (
     CommittedPartition,
     GroupRequest,
     OffsetCommit,
     OffsetFetch,
 )
-from protocol.consumer_offsets.partitioner import partition_of_group
-from protocol.errors import ErrorCode
-from protocol.internal_topics import CONSUMER_OFFSETS
-from storage.log_config import LogConfig
+from echoless.protocol.consumer_offsets.partitioner import partition_of_group
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.internal_topics import CONSUMER_OFFSETS
+from echoless.storage.log_config import LogConfig
 from tests.broker.groups.until import until
 from tests.broker.partitions.fake_fencing import FakeFencing
 from tests.broker.partitions.led import Led

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.groups import held_requests as held_module
-from broker.groups.held_requests import Answered, HeldRequests
-from broker.groups.shard import Shard, ShardState
-from broker.network.loop_turn import LOOP_TURN, TURN_S
-from broker.network.promise import Promise
-from coordinators.groups.answers import DeleteAnswer, HeartbeatAnswer
-from coordinators.groups.effects import Effect
-from coordinators.groups.events import Abandoned, Event, Requested
-from coordinators.groups.requests import DeleteGroup, Heartbeat
-from protocol.errors import ErrorCode
+from echoless.broker.groups import held_requests as held_module
+from echoless.broker.groups.held_requests import Answered, HeldRequests
+from echoless.broker.groups.shard import Shard, ShardState
+from echoless.broker.network.loop_turn import LOOP_TURN, TURN_S
+from echoless.broker.network.promise import Promise
+from echoless.coordinators.groups.answers import DeleteAnswer, HeartbeatAnswer
+from echoless.coordinators.groups.effects import Effect
+from echoless.coordinators.groups.events import Abandoned, Event, Requested
+from echoless.coordinators.groups.requests import DeleteGroup, Heartbeat
+from echoless.protocol.errors import ErrorCode
 from tests.broker.groups.sharded import ALIVE, HEARTBEAT, Sharded, alive
 from tests.broker.groups.until import WITHIN_S, until
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from client.cluster import Cluster, parse_addresses
-from client.copier.positions import Committed, Positions
-from client.groups.coordinator import Coordinator
-from client.groups.errors import GenerationOverError
-from client.groups.member import GroupMember, MemberSettings
-from coordinators.groups.answers import CommittedOffset
+from echoless.client.cluster import Cluster, parse_addresses
+from echoless.client.copier.positions import Committed, Positions
+from echoless.client.groups.coordinator import Coordinator
+from echoless.client.groups.errors import GenerationOverError
+from echoless.client.groups.member import GroupMember, MemberSettings
+from echoless.coordinators.groups.answers import CommittedOffset
 from tests.support.in_process import in_process
 from tests.support.raw_client import RawConnection, create_topic
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.groups import held_requests as held_module
-from broker.groups import shard as shard_module
-from broker.groups.shard import Shard, ShardState
-from broker.limited_log import BURST
-from coordinators.groups.answers import DeleteAnswer, HeartbeatAnswer, SyncAnswer
-from coordinators.groups.effects import (
+from echoless.broker.groups import held_requests as held_module
+from echoless.broker.groups import shard as shard_module
+from echoless.broker.groups.shard import Shard, ShardState
+from echoless.broker.limited_log import BURST
+from echoless.coordinators.groups.answers import DeleteAnswer, HeartbeatAnswer, SyncAnswer
+from echoless.coordinators.groups.effects import (
     Append,
     Assign,
     CancelTimer,
@@ -25,7 +25,7 @@ from coordinators.groups.effects import (
     TimerKey,
     TimerKind,
 )
-from coordinators.groups.events import (
+from echoless.coordinators.groups.events import (
     Abandoned,
     AppendFailed,
     Assigned,
@@ -35,8 +35,8 @@ from coordinators.groups.events import (
     Requested,
     TimerFired,
 )
-from coordinators.groups.requests import DeleteGroup, SyncGroup
-from protocol.errors import DecodeError, ErrorCode, KafkaError
+from echoless.coordinators.groups.requests import DeleteGroup, SyncGroup
+from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tests.broker.groups.sharded import ALIVE, HEARTBEAT, Sharded, alive, answer_of
 from tests.broker.groups.until import WITHIN_S, until
 

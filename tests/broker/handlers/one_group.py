@@ -9,9 +9,9 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from broker.handlers import offset_commit, offset_fetch
-from broker.network.turns import ROWS_PER_TURN
-from protocol.errors import ErrorCode
+from echoless.broker.handlers import offset_commit, offset_fetch
+from echoless.broker.network.turns import ROWS_PER_TURN
+from echoless.protocol.errors import ErrorCode
 from tests.support.raw_client import RawConnection, message, nested
 
 GROUP = "g"

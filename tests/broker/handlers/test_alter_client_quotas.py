@@ -7,10 +7,10 @@ import math
 
 import pytest
 
-from broker.authentication.user_nodes import alter_user, read_users
-from broker.metadata.config_nodes import CHANGES
-from protocol.sasl.mechanism import Mechanism
-from protocol.sasl.scram import new_credential
+from echoless.broker.authentication.user_nodes import alter_user, read_users
+from echoless.broker.metadata.config_nodes import CHANGES
+from echoless.protocol.sasl.mechanism import Mechanism
+from echoless.protocol.sasl.scram import new_credential
 from tests.broker.quotas.quota_requests import alter, describe
 from tests.support.in_process import Running
 from tests.support.raw_client import RawConnection

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from broker.metadata.node_data import Reassignment
-from protocol.errors import ErrorCode
+from echoless.broker.metadata.node_data import Reassignment
+from echoless.protocol.errors import ErrorCode
 from tests.broker.handlers.test_elect_leaders import add_broker, controlled, set_state
 from tests.broker.handlers.test_list_partition_reassignments import listed
 from tests.support.in_process import Running

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from broker.authentication.user_nodes import credentials_in, read_users
-from protocol.errors import ErrorCode
-from protocol.sasl.mechanism import Mechanism
-from protocol.sasl.scram import fits_password, salted_password
+from echoless.broker.authentication.user_nodes import credentials_in, read_users
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.sasl.mechanism import Mechanism
+from echoless.protocol.sasl.scram import fits_password, salted_password
 from tests.support.in_process import Running
 from tests.support.raw_client import RawConnection, nested
 

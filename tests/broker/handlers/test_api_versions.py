@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.handlers import api_versions
-from protocol.errors import ErrorCode
+from echoless.broker.handlers import api_versions
+from echoless.protocol.errors import ErrorCode
 from tests.broker.handlers.test_dispatch import APIS, listed
 from tests.support.raw_client import (
     RawConnection,

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from broker import handlers
-from broker.handlers.apis import API_BY_KEY, API_BY_NAME, APIS
-from broker.handlers.loaded import load
-from protocol.registry import Api
+from echoless.broker import handlers
+from echoless.broker.handlers.apis import API_BY_KEY, API_BY_NAME, APIS
+from echoless.broker.handlers.loaded import load
+from echoless.protocol.registry import Api
 
 ROOM = Path(handlers.__file__).parent
 _TITLE = re.compile(r"(\w+) \((\d+)\), versions? (\d+)(?:-(\d+))?[ ,.:]")
@@ -29,7 +29,7 @@ def test_no_key_and_no_name_is_there_twice() -> None:
 @of_each_api
 def test_the_file_of_its_name_serves_what_is_declared(api: Api) -> None:
     """So no version is listed whose handler is another's, or missing."""
-    module = import_module(f"broker.handlers.{api.name}")
+    module = import_module(f"echoless.broker.handlers.{api.name}")
     served = load(api)
     assert module.API is served.api is api
     assert module.SERVED is served
@@ -45,7 +45,7 @@ def test_every_file_that_serves_an_api_is_declared() -> None:
 @of_each_api
 def test_its_file_begins_with_its_name_key_and_versions(api: Api) -> None:
     """The file of a handler says which versions it serves."""
-    title = _TITLE.match(import_module(f"broker.handlers.{api.name}").__doc__ or "")
+    title = _TITLE.match(import_module(f"echoless.broker.handlers.{api.name}").__doc__ or "")
     assert title, "begin with: CreateTopics (19), versions 2-7: ..."
     name, key, first, last = title.groups()
     assert name == "".join(part.capitalize() for part in api.name.split("_"))
@@ -60,9 +60,9 @@ def test_handlers_of_other_apis_are_imported_with_their_first_request() -> None:
     """A start has only those that a producer asks for first."""
     code = (
         "import sys\n"
-        "import broker.handlers.dispatch\n"
-        "from broker.handlers.apis import APIS\n"
-        "print(*(one.name for one in APIS if f'broker.handlers.{one.name}' in sys.modules))\n"
+        "import echoless.broker.handlers.dispatch\n"
+        "from echoless.broker.handlers.apis import APIS\n"
+        "print(*(one.name for one in APIS if f'echoless.broker.handlers.{one.name}' in sys.modules))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60

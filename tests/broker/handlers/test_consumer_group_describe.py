@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.consumer_group_describe import API
-from protocol.errors import ErrorCode
+from echoless.broker.handlers.consumer_group_describe import API
+from echoless.protocol.errors import ErrorCode
 from tests.broker.handlers.one_group import alone, call, created
 from tests.broker.handlers.test_consumer_group_heartbeat import beat
 from tests.support.raw_client import RawConnection, create_topic

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker.groups.cluster_topics import ClusterTopics
-from broker.handlers.consumer_group_heartbeat import API
-from protocol.errors import ErrorCode
+from echoless.broker.groups.cluster_topics import ClusterTopics
+from echoless.broker.handlers.consumer_group_heartbeat import API
+from echoless.protocol.errors import ErrorCode
 from tests.broker.handlers.one_group import (
     after_a_commit,
     alone,

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.authorization import acl_store
-from broker.config.names import Authorizer
-from broker.config.values import Principals
-from broker.network.request import ANONYMOUS
-from broker.tree.node_tree import CoordinationError
+from echoless.broker.authorization import acl_store
+from echoless.broker.config.names import Authorizer
+from echoless.broker.config.values import Principals
+from echoless.broker.network.request import ANONYMOUS
+from echoless.broker.tree.node_tree import CoordinationError
 from tests.broker.handlers.acl_requests import (
     ANY,
     CLUSTER,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from protocol.errors import ErrorCode
+from echoless.protocol.errors import ErrorCode
 from tests.broker.handlers.test_create_topics import create, wanted
 from tests.support.in_process import Running
 from tests.support.raw_client import RawConnection, nested

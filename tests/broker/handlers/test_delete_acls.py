@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.names import Authorizer
-from broker.config.values import Principals
-from broker.network.request import ANONYMOUS
+from echoless.broker.config.names import Authorizer
+from echoless.broker.config.values import Principals
+from echoless.broker.network.request import ANONYMOUS
 from tests.broker.handlers.acl_requests import (
     DENY,
     LITERAL,

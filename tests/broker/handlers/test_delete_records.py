@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode
+from echoless.protocol.errors import ErrorCode
 from tests.support.raw_batches import plain_batch
 from tests.support.raw_client import (
     RawConnection,

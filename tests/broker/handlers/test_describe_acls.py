@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.names import Authorizer
-from broker.config.values import Principals
-from broker.network.request import ANONYMOUS
-from protocol.acl import AclOperation
+from echoless.broker.config.names import Authorizer
+from echoless.broker.config.values import Principals
+from echoless.broker.network.request import ANONYMOUS
+from echoless.protocol.acl import AclOperation
 from tests.broker.handlers.acl_requests import (
     ALLOW,
     DENY,

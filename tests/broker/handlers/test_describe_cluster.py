@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.errors import ErrorCode
+from echoless.protocol.errors import ErrorCode
 from tests.support.in_process import Running
 from tests.support.raw_client import (
     RawConnection,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.config_resource import ResourceType
-from protocol.errors import ErrorCode
+from echoless.broker.handlers.config_resource import ResourceType
+from echoless.protocol.errors import ErrorCode
 from tests.support.raw_client import RawConnection, create_topic, nested
 
 TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER

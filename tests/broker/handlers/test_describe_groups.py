@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.handlers.describe_groups import API
-from protocol.errors import ErrorCode
+from echoless.broker.handlers.describe_groups import API
+from echoless.protocol.errors import ErrorCode
 from tests.broker.handlers.one_group import SUBSCRIPTION, alone, call, created
 from tests.support.raw_client import RawConnection
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from broker.handlers import describe_producers
-from broker.handlers.describe_producers import PRODUCERS_AT_ONCE, REPEATED_PRODUCERS_MAX
-from protocol.dedup import BatchMetadata, ProducerEntry
-from protocol.errors import ErrorCode
+from echoless.broker.handlers import describe_producers
+from echoless.broker.handlers.describe_producers import PRODUCERS_AT_ONCE, REPEATED_PRODUCERS_MAX
+from echoless.protocol.dedup import BatchMetadata, ProducerEntry
+from echoless.protocol.errors import ErrorCode
 from tests.broker.handlers.one_producer import produce
 from tests.support.in_process import Running
 from tests.support.raw_client import (

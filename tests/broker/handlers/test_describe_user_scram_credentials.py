@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from broker.authentication.user_nodes import alter_user
-from protocol.errors import ErrorCode
-from protocol.sasl.mechanism import Mechanism
-from protocol.sasl.scram import ScramCredential
+from echoless.broker.authentication.user_nodes import alter_user
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.sasl.mechanism import Mechanism
+from echoless.protocol.sasl.scram import ScramCredential
 from tests.support.in_process import Running
 from tests.support.raw_client import RawConnection, nested
 

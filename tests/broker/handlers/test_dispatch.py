@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from broker.handlers import api_versions
-from broker.handlers.apis import APIS
+from echoless.broker.handlers import api_versions
+from echoless.broker.handlers.apis import APIS
 from tests.support.in_process import Running
 from tests.support.kio_requests import smallest_request
 from tests.support.raw_client import (

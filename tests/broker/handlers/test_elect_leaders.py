@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from broker.controller.controller import Controller
-from broker.controller.election_requests import read_asked
-from broker.controller.elections import ElectionType
-from broker.metadata.live_brokers import LiveBrokers
-from broker.metadata.node_data import NO_LEADER, broker_path
-from broker.metadata.registration import BrokerInfo, Endpoint, encode_broker
-from broker.metadata.topic import StateChange
-from protocol.errors import ErrorCode
+from echoless.broker.controller.controller import Controller
+from echoless.broker.controller.election_requests import read_asked
+from echoless.broker.controller.elections import ElectionType
+from echoless.broker.metadata.live_brokers import LiveBrokers
+from echoless.broker.metadata.node_data import NO_LEADER, broker_path
+from echoless.broker.metadata.registration import BrokerInfo, Endpoint, encode_broker
+from echoless.broker.metadata.topic import StateChange
+from echoless.protocol.errors import ErrorCode
 from tests.support.in_process import Running
 from tests.support.raw_client import RawConnection, create_topic, nested
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from broker.network.unsent_answers import UNSENT_BYTES_MAX
-from broker.partitions.partition import Partition
-from broker.partitions.waiters import EventWaiters
-from broker.records.fetch import BYTES_MAX
-from protocol.errors import ErrorCode
+from echoless.broker.network.unsent_answers import UNSENT_BYTES_MAX
+from echoless.broker.partitions.partition import Partition
+from echoless.broker.partitions.waiters import EventWaiters
+from echoless.broker.records.fetch import BYTES_MAX
+from echoless.protocol.errors import ErrorCode
 from tests.support.in_process import Running, in_process
 from tests.support.raw_batches import plain_batch, split_log
 from tests.support.raw_client import RawConnection, create_topic, nested, topic_id
@@ -138,7 +138,7 @@ async def test_an_answer_holds_no_more_than_the_broker_allows(
 ) -> None:
     """Whatever the client asks for."""
     assert BYTES_MAX < INT32_MAX
-    monkeypatch.setattr("broker.records.fetch.BYTES_MAX", 4 * size)
+    monkeypatch.setattr("echoless.broker.records.fetch.BYTES_MAX", 4 * size)
     rows = [wanted_partition(0, index=index) for index in range(3)]
     assert counts(await fetch(kafka, {"t": rows}, max_bytes=INT32_MAX)) == [3, 1, 0]
 
@@ -147,7 +147,7 @@ async def test_a_client_may_want_more_than_an_answer_holds(
     kafka: RawConnection, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It does not wait for what cannot come, here for ten minutes."""
-    monkeypatch.setattr("broker.records.fetch.MIN_BYTES_MAX", 2 * size)
+    monkeypatch.setattr("echoless.broker.records.fetch.MIN_BYTES_MAX", 2 * size)
     rows = {"t": [wanted_partition(0)]}
     assert counts(await fetch(kafka, rows, min_bytes=INT32_MAX, max_wait_ms=600_000)) == [3]
 
@@ -157,7 +157,7 @@ async def test_a_wide_fetch_misses_nothing_between_its_turns(
     running: Running, kafka: RawConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A record that reaches a partition after it was read, but before the last one is, ends the wait."""
-    for where in ("broker.records.fetch", "broker.network.turns"):
+    for where in ("echoless.broker.records.fetch", "echoless.broker.network.turns"):
         monkeypatch.setattr(f"{where}.ROWS_PER_TURN", 1)
     first = running.broker.partitions["t", 0]
     looks = asyncio.Queue[None]()

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.handlers.fetch import API
-from broker.records.fetch import BYTES_MAX
+from echoless.broker.handlers.fetch import API
+from echoless.broker.records.fetch import BYTES_MAX
 from tests.support.in_process import Running, in_process
 from tests.support.raw_batches import StoredBatch, plain_batch, split_log
 from tests.support.raw_client import RawConnection, create_topic, message, nested, topic_id

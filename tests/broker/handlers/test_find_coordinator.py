@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.find_coordinator import API
-from protocol.errors import ErrorCode
+from echoless.broker.handlers.find_coordinator import API
+from echoless.protocol.errors import ErrorCode
 from tests.support.in_process import Running
 from tests.support.raw_client import RawConnection
 

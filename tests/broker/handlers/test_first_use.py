@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from protocol import registry
-from protocol.registry import Api
+from echoless.protocol import registry
+from echoless.protocol.registry import Api
 from tests.support.in_process import Running, in_process
 from tests.support.native_client import NativeConnection
 from tests.support.raw_client import RawConnection, message
@@ -115,7 +115,7 @@ async def test_pipelined_first_messages_are_answered_in_order(tmp_path: Path) ->
 def test_no_broker_imports_hypothesis() -> None:
     """kio would, wherever it is installed, with the first request: 130 ms and 14 MB."""
     script = (
-        "import sys; from broker.handlers.list_offsets import API;"
+        "import sys; from echoless.broker.handlers.list_offsets import API;"
         "API.prepare_decoding(3);"
         "sys.exit('kio' not in sys.modules or 'hypothesis' in sys.modules)"
     )

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from broker.authorization.access import Rights
-from broker.config.names import AllowFaults, Authorizer
-from broker.faults.rule import read_rules
-from broker.handlers.apis import API_BY_NAME
-from broker.handlers.loaded import load
-from broker.handlers.permits import closed
-from broker.metadata.topic import NewTopic
-from broker.native.exchange import HANDLERS
-from broker.native.permits import PERMITS
-from protocol.acl import AclOperation
-from protocol.errors import ErrorCode
+from echoless.broker.authorization.access import Rights
+from echoless.broker.config.names import AllowFaults, Authorizer
+from echoless.broker.faults.rule import read_rules
+from echoless.broker.handlers.apis import API_BY_NAME
+from echoless.broker.handlers.loaded import load
+from echoless.broker.handlers.permits import closed
+from echoless.broker.metadata.topic import NewTopic
+from echoless.broker.native.exchange import HANDLERS
+from echoless.broker.native.permits import PERMITS
+from echoless.protocol.acl import AclOperation
+from echoless.protocol.errors import ErrorCode
 from tests.support.acls import AclEditor
 from tests.support.in_process import Running, in_process
 from tests.support.kio_requests import smallest_request

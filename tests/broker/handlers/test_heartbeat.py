@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.handlers.heartbeat import API
-from protocol.errors import ErrorCode
+from echoless.broker.handlers.heartbeat import API
+from echoless.protocol.errors import ErrorCode
 from tests.broker.handlers.one_group import alone, created, heartbeat, join
 from tests.support.raw_client import RawConnection
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker.config.security import SecurityConfig
-from broker.handlers.config_resource import ResourceType
-from protocol.errors import ErrorCode
+from echoless.broker.config.security import SecurityConfig
+from echoless.broker.handlers.config_resource import ResourceType
+from echoless.protocol.errors import ErrorCode
 from tests.support.in_process import Running
 from tests.support.raw_client import RawConnection, create_topic, nested
 

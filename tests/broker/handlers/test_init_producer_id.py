@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.init_producer_id import API
-from protocol.errors import ErrorCode
+from echoless.broker.handlers.init_producer_id import API
+from echoless.protocol.errors import ErrorCode
 from tests.support.raw_client import RawConnection
 
 VERSIONS = range(API.version_min, API.version_max + 1)

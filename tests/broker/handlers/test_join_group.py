@@ -7,8 +7,8 @@ import datetime
 
 import pytest
 
-from broker.handlers.join_group import API
-from protocol.errors import ErrorCode
+from echoless.broker.handlers.join_group import API
+from echoless.protocol.errors import ErrorCode
 from tests.broker.groups.until import until
 from tests.broker.handlers.one_group import (
     SUBSCRIPTION,

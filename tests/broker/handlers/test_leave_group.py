@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.leave_group import API
-from protocol.errors import ErrorCode
+from echoless.broker.handlers.leave_group import API
+from echoless.protocol.errors import ErrorCode
 from tests.broker.handlers.one_group import GROUP, alone, call, created, heartbeat
 from tests.support.raw_client import RawConnection, nested
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.partitions.partition import Partition
+from echoless.broker.partitions.partition import Partition
 from tests.support.raw_batches import plain_batch
 from tests.support.raw_client import RawConnection, create_topic, nested
 from tests.support.raw_produce import PartitionData

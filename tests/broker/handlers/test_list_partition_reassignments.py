@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from broker.metadata.node_data import Reassignment
-from protocol.errors import ErrorCode
+from echoless.broker.metadata.node_data import Reassignment
+from echoless.protocol.errors import ErrorCode
 from tests.support.in_process import Running
 from tests.support.raw_client import RawConnection, create_topic, nested
 

@@ -15,24 +15,29 @@ from typing import Any
 import pytest
 from kio.serial import entity_writer
 
-import broker.handlers.fetch
-from broker.handlers.alter_user_scram_credentials import USERS_MAX
-from broker.handlers.apis import API_BY_NAME
-from broker.handlers.dispatch import framed, framed_soon
-from broker.handlers.loaded import load
-from broker.handlers.refusals import Refusal
-from broker.handlers.served import Served
-from broker.metadata.topic import NewTopic
-from broker.network.loop_turn import LOOP_TURN, TURN_S
-from broker.network.request import Peer, Request
-from broker.network.turns import ROWS_PER_TURN, ManyRows
-from broker.records.produce import ACKS_LEADER
-from protocol.errors import ErrorCode, KafkaError
-from protocol.fetch import PartitionFetched, TopicFetched, encode_fetch_response
-from protocol.fetch_request import NO_SESSION_EPOCH, FetchPartition, FetchRequest, FetchTopic
-from protocol.headers import RequestHeader
-from protocol.offset_commit import NO_RETENTION, OffsetCommitRequest, OffsetTopic
-from protocol.produce_request import PartitionRecords, ProduceRequest, TopicRecords
+from echoless.broker.handlers import fetch
+from echoless.broker.handlers.alter_user_scram_credentials import USERS_MAX
+from echoless.broker.handlers.apis import API_BY_NAME
+from echoless.broker.handlers.dispatch import framed, framed_soon
+from echoless.broker.handlers.loaded import load
+from echoless.broker.handlers.refusals import Refusal
+from echoless.broker.handlers.served import Served
+from echoless.broker.metadata.topic import NewTopic
+from echoless.broker.network.loop_turn import LOOP_TURN, TURN_S
+from echoless.broker.network.request import Peer, Request
+from echoless.broker.network.turns import ROWS_PER_TURN, ManyRows
+from echoless.broker.records.produce import ACKS_LEADER
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.fetch import PartitionFetched, TopicFetched, encode_fetch_response
+from echoless.protocol.fetch_request import (
+    NO_SESSION_EPOCH,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+)
+from echoless.protocol.headers import RequestHeader
+from echoless.protocol.offset_commit import NO_RETENTION, OffsetCommitRequest, OffsetTopic
+from echoless.protocol.produce_request import PartitionRecords, ProduceRequest, TopicRecords
 from tests.support.in_process import Running
 from tests.support.kio_requests import smallest_request
 from tests.support.raw_batches import plain_batch
@@ -216,7 +221,7 @@ async def test_many_fetched_rows_are_encoded_in_a_thread(
         threads.append(threading.current_thread() is not threading.main_thread())
         return encode_fetch_response(*arguments)
 
-    monkeypatch.setattr(broker.handlers.fetch, "encode_fetch_response", encode)
+    monkeypatch.setattr(fetch, "encode_fetch_response", encode)
     partitions = [FetchPartition(n, 0, 1000) for n in range(rows)]
     served = SERVED["fetch"]
     body = FetchRequest(0, 0, 1000, 0, NO_SESSION_EPOCH, [FetchTopic("t", partitions)])

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from broker.cluster.metadata_rows import PACKED_AT_ONCE
-from broker.config.listener_names import NATIVE
-from broker.handlers.metadata import describe
-from broker.metadata.topic import NewTopic
-from broker.network.turns import ROWS_PER_TURN
-from protocol import metadata_response
-from protocol.errors import ErrorCode
+from echoless.broker.cluster.metadata_rows import PACKED_AT_ONCE
+from echoless.broker.config.listener_names import NATIVE
+from echoless.broker.handlers.metadata import describe
+from echoless.broker.metadata.topic import NewTopic
+from echoless.broker.network.turns import ROWS_PER_TURN
+from echoless.protocol import metadata_response
+from echoless.protocol.errors import ErrorCode
 from tests.support.in_process import Running
 from tests.support.raw_client import RawConnection, create_topic, nested, topic_id
 
@@ -48,7 +48,7 @@ async def test_a_large_topic_is_packed_in_slices_and_once(
         packed.append(len(rows))
         return encode(version, rows)
 
-    monkeypatch.setattr("broker.cluster.metadata_rows.encode_partitions", encode_some)
+    monkeypatch.setattr("echoless.broker.cluster.metadata_rows.encode_partitions", encode_some)
     assert await partitions_of(kafka) == {"t": list(range(count))}
     assert packed == [PACKED_AT_ONCE] * 3 + [1]
     assert await partitions_of(kafka) == {"t": list(range(count))}
@@ -86,7 +86,7 @@ async def test_what_is_kept_is_as_new_as_the_topic(kafka: RawConnection, running
 
 async def test_what_is_kept_is_bounded(running: Running, monkeypatch: Any) -> None:
     """Topics come and go; what is packed of them does not grow for ever."""
-    monkeypatch.setattr("broker.cluster.metadata_rows.KEPT_BYTES_MAX", 200)
+    monkeypatch.setattr("echoless.broker.cluster.metadata_rows.KEPT_BYTES_MAX", 200)
     rows = running.broker.services.metadata_rows
     for number in range(9):
         await running.broker.services.topics.create(NewTopic(name=f"t{number}"))

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.offset_commit import API, TOPIC_IDS_FROM
-from broker.network.turns import ROWS_PER_TURN
-from protocol.errors import ErrorCode
+from echoless.broker.handlers.offset_commit import API, TOPIC_IDS_FROM
+from echoless.broker.network.turns import ROWS_PER_TURN
+from echoless.protocol.errors import ErrorCode
 from tests.broker.handlers.one_group import (
     GROUP,
     SUBSCRIPTION,

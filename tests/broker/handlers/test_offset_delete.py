@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.errors import ErrorCode
+from echoless.protocol.errors import ErrorCode
 from tests.broker.handlers.one_group import alone, commit, committed, created
 from tests.support.raw_client import RawConnection, create_topic, nested
 

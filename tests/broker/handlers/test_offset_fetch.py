@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.handlers.offset_fetch import API, GROUPS_FROM, TOPIC_IDS_FROM
-from protocol.errors import ErrorCode
+from echoless.broker.handlers.offset_fetch import API, GROUPS_FROM, TOPIC_IDS_FROM
+from echoless.protocol.errors import ErrorCode
 from tests.broker.handlers.one_group import commit, committed, created
 from tests.support.in_process import Running
 from tests.support.raw_client import RawConnection, create_topic, nested

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode
+from echoless.protocol.errors import ErrorCode
 from tests.broker.handlers.one_producer import produce
 from tests.support.in_process import in_process
 from tests.support.raw_client import (

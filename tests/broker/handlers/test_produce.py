@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
-from broker.config.loading import LogFlush
-from broker.threads import DISK
-from protocol.compression import DECOMPRESSED_BYTES_MAX
-from protocol.errors import ErrorCode
-from protocol.record_batch import TRANSACTIONAL_BIT, Codec
-from protocol.records import Record, build_batch
+from echoless.broker.config.loading import LogFlush
+from echoless.broker.threads import DISK
+from echoless.protocol.compression import DECOMPRESSED_BYTES_MAX
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.record_batch import TRANSACTIONAL_BIT, Codec
+from echoless.protocol.records import Record, build_batch
 from tests.hostile.bombs import tiny_records, zeros
 from tests.support.in_process import Running, in_process
 from tests.support.native_client import NativeConnection
@@ -121,7 +121,7 @@ def sizes_and_batches() -> list[bytes]:
 @pytest.fixture
 def held_thread(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Opening in the thread waits for this event."""
-    from broker.records import produce
+    from echoless.broker.records import produce
 
     may_go_on = threading.Event()
     check = produce.check_all
@@ -257,7 +257,7 @@ async def test_a_request_that_waits_for_the_thread_keeps_its_connection(
     tmp_path: Path, held_thread: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even while others wait for its memory: it has arrived whole, and the broker is what is slow."""
-    monkeypatch.setattr("broker.network.memory_budget.WORK_S", 0.0)
+    monkeypatch.setattr("echoless.broker.network.memory_budget.WORK_S", 0.0)
     async with in_process(tmp_path, request_size_max=1_048_588) as running:
         memory = running.broker.request_memory
         connections = [await RawConnection.open(running.kafka_address) for _ in range(8)]
@@ -268,7 +268,7 @@ async def test_a_request_that_waits_for_the_thread_keeps_its_connection(
         async with asyncio.timeout(20):
             while not memory.is_awaited:  # noqa: ASYNC110 - no event tells
                 await asyncio.sleep(0.001)
-        monkeypatch.setattr("broker.network.memory_budget.SILENCE_S", 60.0)
+        monkeypatch.setattr("echoless.broker.network.memory_budget.SILENCE_S", 60.0)
         memory.sweep()
         assert (memory.is_awaited, memory.evicted_total) == (True, 0)
         held_thread.set()

@@ -19,15 +19,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.config.names import LogFlush
-from broker.handlers.dispatch import KafkaDispatcher
-from broker.metrics import Metrics
-from broker.network.connection import Connection
-from broker.network.memory_budget import MemoryBudget
-from broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
-from protocol import dedup
-from protocol.errors import ErrorCode
-from protocol.record_batch import HEADER_SIZE, BatchHeader, read_header
+from echoless.broker.config.names import LogFlush
+from echoless.broker.handlers.dispatch import KafkaDispatcher
+from echoless.broker.metrics import Metrics
+from echoless.broker.network.connection import Connection
+from echoless.broker.network.memory_budget import MemoryBudget
+from echoless.broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
+from echoless.protocol import dedup
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.record_batch import HEADER_SIZE, BatchHeader, read_header
 from tests.support.in_process import Running, in_process
 from tests.support.raw_batches import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, Batch, records
 from tests.support.raw_client import RawConnection, create_topic, topic_id

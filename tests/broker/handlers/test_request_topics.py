@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.handlers.request_topics import topic_key, without
-from protocol.produce_request import ProduceRequest, TopicRecords
+from echoless.broker.handlers.request_topics import topic_key, without
+from echoless.protocol.produce_request import ProduceRequest, TopicRecords
 
 
 def test_a_topic_under_no_known_name_is_our_mistake() -> None:

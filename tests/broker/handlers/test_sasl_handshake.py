@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import ErrorCode
+from echoless.protocol.errors import ErrorCode
 from tests.support.raw_client import RawConnection
 
 

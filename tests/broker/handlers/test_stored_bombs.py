@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.record_batch import Codec, read_header
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.record_batch import Codec, read_header
 from tests.hostile.bombs import batch_of, empty_records, tiny_records
 from tests.support.in_process import Running
 from tests.support.native_client import NativeConnection

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from broker.handlers.sync_group import API
-from protocol.errors import ErrorCode
+from echoless.broker.handlers.sync_group import API
+from echoless.protocol.errors import ErrorCode
 from tests.broker.handlers.one_group import created, join, sync, two_members
 from tests.support.in_process import Running
 from tests.support.raw_client import RawConnection

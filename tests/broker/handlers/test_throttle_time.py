@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from kio.serial import entity_reader, entity_writer
 
-from broker.handlers.apis import API_BY_KEY, APIS
-from broker.handlers.throttle_time import throttled
-from broker.network.request import NO_RESPONSE
-from broker.network.turns import ManyRows
-from protocol.produce import PartitionProduced, TopicProduced, encode_produce_response
+from echoless.broker.handlers.apis import API_BY_KEY, APIS
+from echoless.broker.handlers.throttle_time import throttled
+from echoless.broker.network.request import NO_RESPONSE
+from echoless.broker.network.turns import ManyRows
+from echoless.protocol.produce import PartitionProduced, TopicProduced, encode_produce_response
 from tests.support.kio_requests import smallest_response
 from tests.support.raw_client import message
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from broker import handlers
-from broker.handlers import find_coordinator, list_offsets
-from protocol.registry import Api
-from protocol.typed_requests import typed
+from echoless.broker import handlers
+from echoless.broker.handlers import find_coordinator, list_offsets
+from echoless.protocol.registry import Api
+from echoless.protocol.typed_requests import typed
 from tests.support.kio_requests import smallest_request
 
 FILES = [
@@ -20,7 +20,7 @@ FILES = [
     for path in sorted(Path(handlers.__path__[0]).glob("*.py"))
     if "\nAPI = declared(" in path.read_text()
 ]
-MODULES = [importlib.import_module(f"broker.handlers.{path.stem}") for path in FILES]
+MODULES = [importlib.import_module(f"echoless.broker.handlers.{path.stem}") for path in FILES]
 TYPED = [
     (module, cls)
     for module in MODULES

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from random import Random
 
-from broker.metadata.registration import BrokerInfo, register_broker
-from broker.metadata.topic_registry import TopicRegistry
+from echoless.broker.metadata.registration import BrokerInfo, register_broker
+from echoless.broker.metadata.topic_registry import TopicRegistry
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from broker.metadata.live_brokers import LiveBroker, LiveBrokers
-from broker.metadata.node_data import broker_path
-from broker.metadata.registration import BrokerInfo, register_broker, update_registration
+from echoless.broker.metadata.live_brokers import LiveBroker, LiveBrokers
+from echoless.broker.metadata.node_data import broker_path
+from echoless.broker.metadata.registration import BrokerInfo, register_broker, update_registration
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree, turns
 
 

@@ -11,10 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.authorization.acl_nodes import acl_path, change_prefix, encode_change, encode_entries
-from broker.controller.election_requests import decode_requests, encode_requests
-from broker.controller.elections import ElectionType
-from broker.metadata.node_data import (
+from echoless.broker.authorization.acl_nodes import (
+    acl_path,
+    change_prefix,
+    encode_change,
+    encode_entries,
+)
+from echoless.broker.controller.election_requests import decode_requests, encode_requests
+from echoless.broker.controller.elections import ElectionType
+from echoless.broker.metadata.node_data import (
     CLUSTER_ID,
     CONTROLLER,
     CONTROLLER_EPOCH,
@@ -41,10 +46,17 @@ from broker.metadata.node_data import (
     topic_config_path,
     topic_path,
 )
-from broker.metadata.producer_ids import PATH, ProducerIdBlock
-from broker.metadata.registration import BrokerInfo, Endpoint, decode_broker, encode_broker
-from broker.tree.node_tree import Node
-from protocol.acl import AclOperation, Entry, Pattern, PatternType, Permission, ResourceType
+from echoless.broker.metadata.producer_ids import PATH, ProducerIdBlock
+from echoless.broker.metadata.registration import BrokerInfo, Endpoint, decode_broker, encode_broker
+from echoless.broker.tree.node_tree import Node
+from echoless.protocol.acl import (
+    AclOperation,
+    Entry,
+    Pattern,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 
 PAGE = Path(__file__).parents[3] / "docs/formats/coordination-nodes.md"
 TOPIC_ID = uuid.UUID(bytes=bytes(range(16)))

@@ -10,17 +10,17 @@ from dataclasses import replace
 
 import pytest
 
-from broker.cluster.catching_up import catch_up_coordinator
-from broker.metadata.node_data import (
+from echoless.broker.cluster.catching_up import catch_up_coordinator
+from echoless.broker.metadata.node_data import (
     decode_partition_state,
     encode_partition_state,
     partition_state_path,
 )
-from broker.metadata.old_copy import OldCopyError
-from broker.metadata.producer_ids import PATH, ProducerIdBlockError
-from broker.metadata.topic import NewTopic
-from broker.tree.node_tree import CoordinationError
-from broker.tree.nodes import Change
+from echoless.broker.metadata.old_copy import OldCopyError
+from echoless.broker.metadata.producer_ids import PATH, ProducerIdBlockError
+from echoless.broker.metadata.topic import NewTopic
+from echoless.broker.tree.node_tree import CoordinationError
+from echoless.broker.tree.nodes import Change
 from tests.broker.test_restart import CLUSTER, STAND_ALONE, Host
 from tests.fakes.memory_node_tree import MemoryTree
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.metadata.producer_ids import (
+from echoless.broker.metadata.producer_ids import (
     CLAIM_ATTEMPTS_MAX,
     PATH,
     PRODUCER_ID_MAX,
@@ -18,8 +18,8 @@ from broker.metadata.producer_ids import (
     ProducerIdBlockError,
     ProducerIds,
 )
-from broker.tree.node_tree import ConnectionLostError, NodeTree
-from protocol.errors import ErrorCode, KafkaError
+from echoless.broker.tree.node_tree import ConnectionLostError, NodeTree
+from echoless.protocol.errors import ErrorCode, KafkaError
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree
 
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.metadata.cluster_id import read_or_create_cluster_id
-from broker.metadata.node_data import CLUSTER_ID, NodeDataError, broker_path, encode_uuid
-from broker.metadata.registration import (
+from echoless.broker.metadata.cluster_id import read_or_create_cluster_id
+from echoless.broker.metadata.node_data import CLUSTER_ID, NodeDataError, broker_path, encode_uuid
+from echoless.broker.metadata.registration import (
     BrokerIdInUseError,
     BrokerInfo,
     Endpoint,
@@ -24,7 +24,7 @@ from broker.metadata.registration import (
     register_broker,
     update_registration,
 )
-from broker.tree.node_tree import (
+from echoless.broker.tree.node_tree import (
     ConnectionLostError,
     Node,
     NodeTree,

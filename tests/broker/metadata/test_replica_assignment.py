@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.metadata.replica_assignment import assign_replicas, check_assignment
-from protocol.errors import ErrorCode, KafkaError
+from echoless.broker.metadata.replica_assignment import assign_replicas, check_assignment
+from echoless.protocol.errors import ErrorCode, KafkaError
 
 
 @given(

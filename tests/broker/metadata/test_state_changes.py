@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from broker.metadata import topic_nodes
-from broker.metadata.node_data import (
+from echoless.broker.metadata import topic_nodes
+from echoless.broker.metadata.node_data import (
     CONTROLLER_EPOCH,
     PartitionState,
     Reassignment,
@@ -15,16 +15,16 @@ from broker.metadata.node_data import (
     partition_state_path,
     topic_path,
 )
-from broker.metadata.topic import NewTopic, StateChange, Topic, TopicChanged, TopicEvent
-from broker.metadata.topic_registry import TopicRegistry
-from broker.tree.node_tree import (
+from echoless.broker.metadata.topic import NewTopic, StateChange, Topic, TopicChanged, TopicEvent
+from echoless.broker.metadata.topic_registry import TopicRegistry
+from echoless.broker.tree.node_tree import (
     BadVersionError,
     Check,
     ConnectionLostError,
     MultiFailedError,
     Write,
 )
-from protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.errors import ErrorCode, KafkaError
 from tests.broker.metadata.registries import loaded, server_with_brokers
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree
 

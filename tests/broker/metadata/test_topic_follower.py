@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.metadata import topic_nodes
-from broker.metadata.node_data import (
+from echoless.broker.metadata import topic_nodes
+from echoless.broker.metadata.node_data import (
     PartitionState,
     encode_partition_state,
     partition_path,
@@ -22,7 +22,7 @@ from broker.metadata.node_data import (
     topic_id_path,
     topic_path,
 )
-from broker.metadata.topic import (
+from echoless.broker.metadata.topic import (
     NewTopic,
     StateChange,
     Topic,
@@ -31,10 +31,10 @@ from broker.metadata.topic import (
     TopicDeleted,
     TopicEvent,
 )
-from broker.metadata.topic_registry import TopicRegistry
-from broker.tree import refresher
-from broker.tree.node_tree import CoordinationError, Create, Node, ensure_paths
-from protocol.errors import KafkaError
+from echoless.broker.metadata.topic_registry import TopicRegistry
+from echoless.broker.tree import refresher
+from echoless.broker.tree.node_tree import CoordinationError, Create, Node, ensure_paths
+from echoless.protocol.errors import KafkaError
 from tests.broker.metadata.registries import following, loaded, server_with_brokers
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree, turns
 

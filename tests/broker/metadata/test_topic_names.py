@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.metadata.topic_names import check_collision, check_topic_name
-from protocol.errors import ErrorCode, KafkaError
+from echoless.broker.metadata.topic_names import check_collision, check_topic_name
+from echoless.protocol.errors import ErrorCode, KafkaError
 
 
 @pytest.mark.parametrize("name", ["a", "A-b_c.0", "...", "a" * 249, "-"])

@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 
-from broker.metadata import topic_nodes
-from broker.metadata.node_data import (
+from echoless.broker.metadata import topic_nodes
+from echoless.broker.metadata.node_data import (
     PartitionState,
     decode_partition_state,
     encode_partition_state,
@@ -21,8 +21,8 @@ from broker.metadata.node_data import (
     topic_config_path,
     topic_path,
 )
-from broker.metadata.registration import BrokerInfo, register_broker
-from broker.metadata.topic import (
+from echoless.broker.metadata.registration import BrokerInfo, register_broker
+from echoless.broker.metadata.topic import (
     NewTopic,
     Topic,
     TopicChanged,
@@ -30,9 +30,9 @@ from broker.metadata.topic import (
     TopicDeleted,
     TopicEvent,
 )
-from broker.metadata.topic_registry import TopicRegistry
-from broker.tree.node_tree import Create, Operation
-from protocol.errors import ErrorCode, KafkaError
+from echoless.broker.metadata.topic_registry import TopicRegistry
+from echoless.broker.tree.node_tree import Create, Operation
+from echoless.protocol.errors import ErrorCode, KafkaError
 from tests.broker.metadata.registries import server_with_brokers
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree
 

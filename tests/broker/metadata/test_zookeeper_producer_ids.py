@@ -11,10 +11,10 @@ from typing import Final
 
 import pytest
 
-from broker.config.loading import Config
-from broker.metadata.producer_ids import PATH, ProducerIdBlock, ProducerIds
-from broker.tree.zookeeper import ZooKeeperNodeTree
-from protocol.errors import ErrorCode, KafkaError
+from echoless.broker.config.loading import Config
+from echoless.broker.metadata.producer_ids import PATH, ProducerIdBlock, ProducerIds
+from echoless.broker.tree.zookeeper import ZooKeeperNodeTree
+from echoless.protocol.errors import ErrorCode, KafkaError
 from tests.support.raw_client import RawConnection
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.zookeeper import ZooKeeper

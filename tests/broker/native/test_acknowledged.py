@@ -7,8 +7,8 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.native.acknowledged import Acknowledged, encode_acknowledged
-from broker.native.framed import framed
+from echoless.broker.native.acknowledged import Acknowledged, encode_acknowledged
+from echoless.broker.native.framed import framed
 
 OFFSETS = st.one_of(st.integers(-1, 2**63 - 1), st.integers(-1, 70_000))
 IDS = st.one_of(st.none(), st.integers(-(2**63), 2**64 - 1), st.integers(-40, 70_000))

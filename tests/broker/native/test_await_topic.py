@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from broker.metadata.node_data import NO_LEADER, PartitionState
-from broker.metadata.topic import Topic
-from broker.metadata.topic_view import TopicView
-from broker.native import await_topic
-from broker.network.request import Peer
-from protocol.errors import ErrorCode, KafkaError
-from protocol.native.replication import AwaitTopic
+from echoless.broker.metadata.node_data import NO_LEADER, PartitionState
+from echoless.broker.metadata.topic import Topic
+from echoless.broker.metadata.topic_view import TopicView
+from echoless.broker.native import await_topic
+from echoless.broker.network.request import Peer
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.native.replication import AwaitTopic
 
 HERE, ELSEWHERE = 1, 2
 TOPIC_ID = uuid.UUID(int=4)

@@ -13,10 +13,10 @@ from typing import Any
 import msgpack
 import pytest
 
-from broker.config.loading import LogFlush
-from protocol.errors import ErrorCode
-from protocol.native.replication import ReplicaWanted
-from protocol.record_batch import TRANSACTIONAL_BIT
+from echoless.broker.config.loading import LogFlush
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.native.replication import ReplicaWanted
+from echoless.protocol.record_batch import TRANSACTIONAL_BIT
 from tests.support.in_process import Running, in_process
 from tests.support.native_client import NativeConnection
 from tests.support.raw_batches import plain_batch
@@ -354,7 +354,7 @@ async def test_msgpack_is_loaded_by_the_first_message_only(tmp_path: Path) -> No
     """An unused port costs nothing."""
     script = (
         "import sys, broker.serve, broker.handlers.dispatch, broker.native.dispatch;"
-        "sys.exit('broker.native.exchange' in sys.modules)"
+        "sys.exit('echoless.broker.native.exchange' in sys.modules)"
     )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", script)
     assert await process.wait() == 0

@@ -9,8 +9,8 @@ from typing import Any
 import msgpack
 import pytest
 
-from protocol.native.known_produce import read_known_produce
-from protocol.record_batch import TRANSACTIONAL_BIT
+from echoless.protocol.native.known_produce import read_known_produce
+from echoless.protocol.record_batch import TRANSACTIONAL_BIT
 from tests.support.in_process import in_process
 from tests.support.native_client import NativeConnection
 from tests.support.raw_batches import plain_batch

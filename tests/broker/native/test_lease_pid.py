@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker.metadata.producer_ids import PATH, ProducerIdBlock, ProducerIds
-from protocol.errors import ErrorCode
-from protocol.leases import LEASE_MARGIN_MS, LEASED_ID_END, LEASED_ID_MIN, is_leased
+from echoless.broker.metadata.producer_ids import PATH, ProducerIdBlock, ProducerIds
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.leases import LEASE_MARGIN_MS, LEASED_ID_END, LEASED_ID_MIN, is_leased
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree
 from tests.support.in_process import Running, in_process
 from tests.support.native_client import NativeConnection

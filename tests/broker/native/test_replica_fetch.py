@@ -12,22 +12,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.native.replica_fetch import ReplicaFetches
-from broker.network.promise import Promise
-from broker.network.request import Peer
-from broker.network.turns import ROWS_PER_TURN
-from broker.partitions.waiters import Waiters
-from broker.replication.leader import ReplicaRead
-from protocol.errors import ErrorCode, KafkaError
-from protocol.native.codec import decode_message
-from protocol.native.replication import (
+from echoless.broker.native.replica_fetch import ReplicaFetches
+from echoless.broker.network.promise import Promise
+from echoless.broker.network.request import Peer
+from echoless.broker.network.turns import ROWS_PER_TURN
+from echoless.broker.partitions.waiters import Waiters
+from echoless.broker.replication.leader import ReplicaRead
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.native.codec import decode_message
+from echoless.protocol.native.replication import (
     ReplicaFetch,
     ReplicaFetched,
     ReplicaWanted,
     read_replica_fetch_answer,
 )
-from protocol.native.usual_replica_fetch import ReplicaFetchAnswer
-from storage.file_system import StorageError
+from echoless.protocol.native.usual_replica_fetch import ReplicaFetchAnswer
+from echoless.storage.file_system import StorageError
 
 TOPIC_ID = uuid.UUID(int=9)
 LONG_MS = 30_000
@@ -39,11 +39,11 @@ def _partitions_that_answer() -> Iterator[None]:
     """Has the partitions of these tests answer for themselves."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "broker.native.replica_pass.fetch_as_replica",
+            "echoless.broker.native.replica_pass.fetch_as_replica",
             lambda partition, *asked: partition.fetch_as_replica(*asked),
         )
         patch.setattr(
-            "broker.native.replica_pass.read_further",
+            "echoless.broker.native.replica_pass.read_further",
             lambda partition, _, offset, bytes_max: partition.read(offset, bytes_max),
         )
         yield

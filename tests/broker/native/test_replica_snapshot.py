@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from broker.native import replica_snapshot
-from broker.native.replica_snapshot import PIECE_BYTES_MAX
-from broker.network.request import Peer
-from protocol.errors import ErrorCode, KafkaError
-from protocol.native.replication import (
+from echoless.broker.native import replica_snapshot
+from echoless.broker.native.replica_snapshot import PIECE_BYTES_MAX
+from echoless.broker.network.request import Peer
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.native.replication import (
     NEWEST_SNAPSHOT,
     ReplicaSnapshot,
     SnapshotPiece,
     read_replica_snapshot_answer,
 )
-from storage.file_system import StorageError
+from echoless.storage.file_system import StorageError
 
 TOPIC_ID = uuid.UUID(int=4)
 SUCCESS = {"error": {"code": 0, "name": "NONE", "message": "", "retriable": False}}

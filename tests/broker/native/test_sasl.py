@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from broker.config.values import parse_address
-from broker.replication.peer_login import PeerLogin
-from broker.replication.peers import PeerError, TcpPeers
-from protocol.errors import ErrorCode
-from protocol.sasl.mechanism import PASSWORD_MECHANISMS, Mechanism
-from protocol.sasl.plain import plain_token
-from protocol.sasl.scram_client import ScramClient
+from echoless.broker.config.values import parse_address
+from echoless.broker.replication.peer_login import PeerLogin
+from echoless.broker.replication.peers import PeerError, TcpPeers
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.sasl.mechanism import PASSWORD_MECHANISMS, Mechanism
+from echoless.protocol.sasl.plain import plain_token
+from echoless.protocol.sasl.scram_client import ScramClient
 from tests.broker.authentication.log_in import PASSWORD, SHA_256, with_users
 from tests.support.in_process import Running
 from tests.support.native_client import NativeConnection
@@ -116,7 +116,7 @@ async def test_a_session_between_brokers_is_renewed(
     tmp_path: Path, mechanism: Mechanism, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On the connection that they have, and calls go on meanwhile."""
-    monkeypatch.setattr("broker.replication.peer_connection._RENEWED_AT", 0.02)
+    monkeypatch.setattr("echoless.broker.replication.peer_connection._RENEWED_AT", 0.02)
     ask = {"type": "metadata", "topics": []}
     async with with_users(tmp_path, "broker", connections_max_reauth_ms="60000") as running:
         peers = TcpPeers(login=PeerLogin(mechanism, "broker", PASSWORD))

@@ -16,19 +16,19 @@ from typing import Any
 
 import pytest
 
-from broker.doubt import StateInDoubtError
-from broker.metrics import Metrics
-from broker.network.connection import (
+from echoless.broker.doubt import StateInDoubtError
+from echoless.broker.metrics import Metrics
+from echoless.broker.network.connection import (
     ANSWERS_WRITTEN_TOGETHER_BYTES,
     INFLIGHT_REQUESTS_MAX,
     Connection,
 )
-from broker.network.loop_turn import CROWDED_S, TURN_S, LoopTurn
-from broker.network.memory_budget import MemoryBudget
-from broker.network.request import CloseConnectionError, NeedsNoFrame
-from broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
-from protocol.errors import DecodeError
-from protocol.framing import SHARED_BUFFER_SIZE
+from echoless.broker.network.loop_turn import CROWDED_S, TURN_S, LoopTurn
+from echoless.broker.network.memory_budget import MemoryBudget
+from echoless.broker.network.request import CloseConnectionError, NeedsNoFrame
+from echoless.broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.framing import SHARED_BUFFER_SIZE
 from tests.broker.network.fed_connection import (
     LostTransport,
     PausedTransport,
@@ -536,7 +536,7 @@ async def test_answers_wait_outside_the_socket_while_the_client_takes_none():
 
 async def test_a_client_that_never_reads_cannot_outlive_its_close(monkeypatch):
     """Closing waits a while for the answers to be taken, then takes the socket away."""
-    monkeypatch.setattr("broker.network.connection.LINGER_S", 0.01)
+    monkeypatch.setattr("echoless.broker.network.connection.LINGER_S", 0.01)
     async with serving() as (harness, connect):
         _, writer = await connect()
         writer.transport.pause_reading()
@@ -555,8 +555,8 @@ async def test_a_client_that_never_reads_cannot_outlive_its_close(monkeypatch):
 
 async def test_a_client_that_takes_no_answers_is_closed_once_they_are_many(monkeypatch):
     """Answers of one client that reads nothing do not keep the room that others need."""
-    monkeypatch.setattr("broker.network.unsent_answers.SILENCE_S", 0.1)
-    monkeypatch.setattr("broker.network.unsent_answers.SWEEP_INTERVAL_S", 0.01)
+    monkeypatch.setattr("echoless.broker.network.unsent_answers.SILENCE_S", 0.1)
+    monkeypatch.setattr("echoless.broker.network.unsent_answers.SWEEP_INTERVAL_S", 0.01)
     async with serving() as (harness, connect):
         harness.unsent = UnsentAnswers(10 * LARGE_ANSWER_BYTES)
         _, silent = await connect()

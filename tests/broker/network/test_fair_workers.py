@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from broker.network.fair_workers import FairWorkers
+from echoless.broker.network.fair_workers import FairWorkers
 
 
 class Calls:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from broker.config.names import LogFlush
-from broker.handlers import api_versions, fetch, produce
-from broker.metrics import LATENCY_BOUNDS_S
-from protocol.errors import ErrorCode
+from echoless.broker.config.names import LogFlush
+from echoless.broker.handlers import api_versions, fetch, produce
+from echoless.broker.metrics import LATENCY_BOUNDS_S
+from echoless.protocol.errors import ErrorCode
 from tests.support.in_process import Running, in_process
 from tests.support.native_client import NativeConnection
 from tests.support.raw_batches import plain_batch

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.listener_names import EXTERNAL, NATIVE, PLAINTEXT
-from broker.config.loading import Address, Config
-from broker.config.security import ListenerProtocol, SecurityProtocol
-from broker.config.values import PerAddress
-from broker.metadata.node_data import broker_path
-from broker.network import open_connections
-from broker.network.listeners import Listener, bind_listeners
+from echoless.broker.config.listener_names import EXTERNAL, NATIVE, PLAINTEXT
+from echoless.broker.config.loading import Address, Config
+from echoless.broker.config.security import ListenerProtocol, SecurityProtocol
+from echoless.broker.config.values import PerAddress
+from echoless.broker.metadata.node_data import broker_path
+from echoless.broker.network import open_connections
+from echoless.broker.network.listeners import Listener, bind_listeners
 from tests.support.certificates import Authority
 from tests.support.echoless import Echoless
 from tests.support.in_process import in_process

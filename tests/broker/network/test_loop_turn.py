@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from broker.network.loop_turn import CROWDED_S, NOTABLE_S, TURN_S, LoopTurn
+from echoless.broker.network.loop_turn import CROWDED_S, NOTABLE_S, TURN_S, LoopTurn
 
 
 async def test_a_request_gets_its_turn() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.network.memory_budget import (
+from echoless.broker.network.memory_budget import (
     SILENCE_S,
     SWEEP_INTERVAL_S,
     WORK_S,

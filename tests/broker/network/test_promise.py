@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from broker.metrics import Metrics
-from broker.network.connection import Connection
-from broker.network.memory_budget import MemoryBudget
-from broker.network.promise import Promise
-from broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
+from echoless.broker.metrics import Metrics
+from echoless.broker.network.connection import Connection
+from echoless.broker.network.memory_budget import MemoryBudget
+from echoless.broker.network.promise import Promise
+from echoless.broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
 from tests.broker.network.fed_connection import RecordingTransport, framed, receive
 
 FRAME_SIZE_MAX = 1_000_000

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterator
 
-from broker.handlers.config_resource import ResourceType
-from broker.network.loop_turn import TURN_S
-from broker.network.turns import ROWS_PER_TURN, ManyRows, in_turns
-from protocol.errors import ErrorCode
+from echoless.broker.handlers.config_resource import ResourceType
+from echoless.broker.network.loop_turn import TURN_S
+from echoless.broker.network.turns import ROWS_PER_TURN, ManyRows, in_turns
+from echoless.protocol.errors import ErrorCode
 from tests.support.in_process import Running
 from tests.support.raw_client import RawConnection, create_topic, nested
 

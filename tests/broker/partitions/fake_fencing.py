@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from broker.partitions.partition import Partition
+from echoless.broker.partitions.partition import Partition
 
 
 @dataclass(slots=True)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, field
 
-from broker.config.loading import Config, LogFlush
-from broker.config.topic import TopicConfig
-from broker.metadata.node_data import PartitionState
-from broker.partitions.partition import Partition
-from broker.partitions.produce_rules import ProduceRules
-from protocol.dedup import Duplicate, Reject
-from protocol.errors import ErrorCode
-from protocol.record_batch import read_header
-from storage.appended import Appended
+from echoless.broker.config.loading import Config, LogFlush
+from echoless.broker.config.topic import TopicConfig
+from echoless.broker.metadata.node_data import PartitionState
+from echoless.broker.partitions.partition import Partition
+from echoless.broker.partitions.produce_rules import ProduceRules
+from echoless.protocol.dedup import Duplicate, Reject
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.record_batch import read_header
+from echoless.storage.appended import Appended
 from tests.broker.partitions.fake_fencing import FakeFencing
 from tests.storage.log_workload import make_batch
 from tests.storage.one_log import NOW_MS, OneLog

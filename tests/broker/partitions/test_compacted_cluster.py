@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from protocol.dedup import ProducerEntry
-from protocol.record_batch import walk
-from protocol.records import Record, iterate_records
-from storage import paths
-from storage.os_file_system import OsFileSystem
-from storage.producers.snapshot import read_snapshot
+from echoless.protocol.dedup import ProducerEntry
+from echoless.protocol.record_batch import walk
+from echoless.protocol.records import Record, iterate_records
+from echoless.storage import paths
+from echoless.storage.os_file_system import OsFileSystem
+from echoless.storage.producers.snapshot import read_snapshot
 from tests.cli.command import Command
 from tests.support.cluster import Cluster, PartitionRow
 from tests.support.keyed_writer import UNSURE, KeyedWriter

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.config.loading import LogFlush
-from broker.partitions.flusher import Flusher
-from storage.file_system import OutOfDescriptorsError
+from echoless.broker.config.loading import LogFlush
+from echoless.broker.partitions.flusher import Flusher
+from echoless.storage.file_system import OutOfDescriptorsError
 from tests.broker.partitions.led import Led
 
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.environment import this_machine
-from broker.metadata.topic import NewTopic
-from broker.partitions.log_changes import LogChange
-from broker.partitions.partition import Partition
-from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.record_batch import read_header
-from storage.file_system import StorageError
-from storage.os_file_system import OsFileSystem
+from echoless.broker.environment import this_machine
+from echoless.broker.metadata.topic import NewTopic
+from echoless.broker.partitions.log_changes import LogChange
+from echoless.broker.partitions.partition import Partition
+from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
+from echoless.protocol.record_batch import read_header
+from echoless.storage.file_system import StorageError
+from echoless.storage.os_file_system import OsFileSystem
 from tests.storage.log_workload import make_batch
 from tests.support.in_process import Running, in_process
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from broker.config.loading import LogFlush
-from protocol.errors import ErrorCode, KafkaError
-from storage.appended import Appended
+from echoless.broker.config.loading import LogFlush
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.storage.appended import Appended
 from tests.broker.partitions.led import Led
 
 

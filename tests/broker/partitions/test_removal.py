@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from broker.partitions.disk_queue import DiskQueue
-from broker.partitions.removal import Removal
-from storage.file_system import StorageError
+from echoless.broker.partitions.disk_queue import DiskQueue
+from echoless.broker.partitions.removal import Removal
+from echoless.storage.file_system import StorageError
 
 
 def fail(error: StorageError) -> None:

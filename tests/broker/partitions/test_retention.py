@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.loading import LogFlush
-from storage.segment import Segment
+from echoless.broker.config.loading import LogFlush
+from echoless.storage.segment import Segment
 from tests.support.in_process import Running, in_process
 from tests.support.raw_batches import plain_batch
 from tests.support.raw_client import RawConnection, create_topic, list_offset

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from broker.metadata.node_data import (
+from echoless.broker.metadata.node_data import (
     NO_LEADER,
     PartitionState,
     decode_partition_state,
     encode_partition_state,
     partition_state_path,
 )
-from broker.metadata.topic import NewTopic
-from broker.partitions.partition import Partition
+from echoless.broker.metadata.topic import NewTopic
+from echoless.broker.partitions.partition import Partition
 from tests.broker.cluster.one_member import Member
 from tests.fakes.memory_file_system import MemoryFileSystem
 from tests.fakes.memory_node_tree import MemoryTree

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from broker.metrics import Metrics
-from broker.partitions import scrubber
-from broker.partitions.scrubber import Scrubber
-from storage.file_system import StorageError
-from storage.scrub import Damage
+from echoless.broker.metrics import Metrics
+from echoless.broker.partitions import scrubber
+from echoless.broker.partitions.scrubber import Scrubber
+from echoless.storage.file_system import StorageError
+from echoless.storage.scrub import Damage
 from tests.storage.one_log import DIRECTORY, NOW_MS, OneLog
 
 KEY = ("orders", 0)

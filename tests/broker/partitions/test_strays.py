@@ -6,11 +6,11 @@ import uuid
 
 import pytest
 
-from broker.broker import Broker
-from broker.metadata.topic import NewTopic
-from protocol.record_batch import read_header
-from storage.file_system import CorruptLogError
-from storage.partition_metadata import read_topic_id, write_topic_id
+from echoless.broker.broker import Broker
+from echoless.broker.metadata.topic import NewTopic
+from echoless.protocol.record_batch import read_header
+from echoless.storage.file_system import CorruptLogError
+from echoless.storage.partition_metadata import read_topic_id, write_topic_id
 from tests.broker.test_restart import CLUSTER, STAND_ALONE, Host
 from tests.storage.log_workload import make_batch
 from tests.storage.one_log import NOW_MS

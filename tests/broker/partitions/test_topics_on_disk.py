@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from broker.environment import Environment, this_machine
-from broker.handlers.metadata import describe
-from broker.metadata.node_data import PartitionState
-from broker.metadata.topic import NewTopic, StateChange
-from broker.partitions.partition import Partition
-from protocol.errors import ErrorCode, KafkaError
-from protocol.metadata_request import WantedTopic
-from protocol.record_batch import read_header
-from storage.file_system import StorageError
-from storage.os_file_system import OsFileSystem
+from echoless.broker.environment import Environment, this_machine
+from echoless.broker.handlers.metadata import describe
+from echoless.broker.metadata.node_data import PartitionState
+from echoless.broker.metadata.topic import NewTopic, StateChange
+from echoless.broker.partitions.partition import Partition
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.metadata_request import WantedTopic
+from echoless.protocol.record_batch import read_header
+from echoless.storage.file_system import StorageError
+from echoless.storage.os_file_system import OsFileSystem
 from tests.storage.log_workload import make_batch
 from tests.support.in_process import Running, in_process
 from tests.support.sync_guard import SyncGuard

@@ -7,7 +7,7 @@ import gc
 
 import pytest
 
-from broker.partitions.waiters import EventWaiters, OffsetWaiters, Waiters
+from echoless.broker.partitions.waiters import EventWaiters, OffsetWaiters, Waiters
 
 
 async def test_reached_wakes_the_low_and_leaves_the_high():

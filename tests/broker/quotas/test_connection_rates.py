@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from broker.config.values import Address
-from broker.metrics import Metrics
-from broker.quotas import quotas as quotas_module
-from broker.quotas.entrance import Entrance
-from broker.quotas.quotas import Quotas
+from echoless.broker.config.values import Address
+from echoless.broker.metrics import Metrics
+from echoless.broker.quotas import quotas as quotas_module
+from echoless.broker.quotas.entrance import Entrance
+from echoless.broker.quotas.quotas import Quotas
 from tests.broker.quotas.quota_requests import Clock, alter
 from tests.support.in_process import Running, in_process
 from tests.support.native_client import NativeConnection

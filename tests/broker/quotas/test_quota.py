@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.metadata.config_nodes import DEFAULT_NAME
-from broker.quotas.quota import Entity, Limit, QuotaKey, address_limit_of, limit_of
+from echoless.broker.metadata.config_nodes import DEFAULT_NAME
+from echoless.broker.quotas.quota import Entity, Limit, QuotaKey, address_limit_of, limit_of
 
 PRODUCED = QuotaKey.PRODUCER_BYTE_RATE
 BY_PRECEDENCE = (

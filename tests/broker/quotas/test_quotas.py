@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker.metrics import Metrics
-from broker.network.request import Peer
-from broker.quotas import quotas as quotas_module
-from broker.quotas.quota import Entity, QuotaKey
-from broker.quotas.quotas import Quotas
+from echoless.broker.metrics import Metrics
+from echoless.broker.network.request import Peer
+from echoless.broker.quotas import quotas as quotas_module
+from echoless.broker.quotas.quota import Entity, QuotaKey
+from echoless.broker.quotas.quotas import Quotas
 from tests.broker.quotas.quota_requests import Clock
 
 MAX = 10

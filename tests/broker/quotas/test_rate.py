@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.quotas.rate import SAMPLES, Rate, TokenBucket
+from echoless.broker.quotas.rate import SAMPLES, Rate, TokenBucket
 
 NOW = 1000.0
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.loading import Config
-from broker.metadata.config_nodes import DEFAULT_NAME
-from broker.metrics import Metrics
-from broker.network.request import ANONYMOUS, Peer
-from broker.quotas.quota import Entity, QuotaKey
-from broker.quotas.quota_nodes import alter_quotas
-from broker.quotas.quotas import READ_INTERVAL_S, Quotas
-from broker.tree.zookeeper import ZooKeeperNodeTree
+from echoless.broker.config.loading import Config
+from echoless.broker.metadata.config_nodes import DEFAULT_NAME
+from echoless.broker.metrics import Metrics
+from echoless.broker.network.request import ANONYMOUS, Peer
+from echoless.broker.quotas.quota import Entity, QuotaKey
+from echoless.broker.quotas.quota_nodes import alter_quotas
+from echoless.broker.quotas.quotas import READ_INTERVAL_S, Quotas
+from echoless.broker.tree.zookeeper import ZooKeeperNodeTree
 from tests.broker.quotas.quota_requests import alter, describe
 from tests.support.apache_kafka import JARS, QUICK_START_JVM
 from tests.support.in_process import in_process

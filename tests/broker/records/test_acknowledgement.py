@@ -8,14 +8,14 @@ import weakref
 
 import pytest
 
-from broker.partitions.produce_rules import ProduceRules
-from broker.partitions.waiters import Waiters
-from broker.records.acknowledgement import Acknowledgement
-from broker.records.deadlines import Deadlines
-from broker.records.produce import ACKS_ALL, Stored
-from protocol.batch_validation import ANY_TIMESTAMP
-from protocol.errors import ErrorCode, KafkaError
-from protocol.produce import PartitionProduced, TopicProduced
+from echoless.broker.partitions.produce_rules import ProduceRules
+from echoless.broker.partitions.waiters import Waiters
+from echoless.broker.records.acknowledgement import Acknowledgement
+from echoless.broker.records.deadlines import Deadlines
+from echoless.broker.records.produce import ACKS_ALL, Stored
+from echoless.protocol.batch_validation import ANY_TIMESTAMP
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.produce import PartitionProduced, TopicProduced
 
 
 class Waited:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.records.deadlines import TICKS_PER_S, Deadlines
+from echoless.broker.records.deadlines import TICKS_PER_S, Deadlines
 from tests.simulation.virtual_loop import VirtualLoop
 
 LATE_S = 2 / TICKS_PER_S

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.config.loading import LogFlush
-from broker.metadata.node_data import PartitionState
-from broker.records.produce import _other_leader
+from echoless.broker.config.loading import LogFlush
+from echoless.broker.metadata.node_data import PartitionState
+from echoless.broker.records.produce import _other_leader
 from tests.broker.partitions.test_partition import Led
 
 

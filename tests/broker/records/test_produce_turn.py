@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from broker.network.loop_turn import LOOP_TURN
-from broker.network.request import Peer
-from broker.records.produce_turn import in_turn
+from echoless.broker.network.loop_turn import LOOP_TURN
+from echoless.broker.network.request import Peer
+from echoless.broker.records.produce_turn import in_turn
 
 
 class _Appends:

@@ -10,25 +10,25 @@ from typing import Any
 
 import pytest
 
-from broker.config.loading import Address, Config, LogFlush
-from broker.config.topic import TopicConfig
-from broker.metadata.node_data import PartitionState
-from broker.metrics import Metrics
-from broker.partitions.log_changes import LogChanges
-from broker.partitions.partition import Partition
-from broker.partitions.produce_rules import ProduceRules
-from broker.replication.fetcher import Fetcher, FetcherContext
-from broker.replication.fetchers import Fetchers
-from broker.replication.follower import Follower
-from broker.replication.peers import PeerError
-from protocol.errors import ErrorCode, KafkaError
-from protocol.native.replication import SnapshotPiece
-from protocol.record_batch import read_header
-from storage.disk_work import one_by_one
-from storage.file_system import OutOfDescriptorsError, StorageError
-from storage.log import Log
-from storage.producers.snapshot import encode_snapshot
-from storage.producers.state import ProducerStates
+from echoless.broker.config.loading import Address, Config, LogFlush
+from echoless.broker.config.topic import TopicConfig
+from echoless.broker.metadata.node_data import PartitionState
+from echoless.broker.metrics import Metrics
+from echoless.broker.partitions.log_changes import LogChanges
+from echoless.broker.partitions.partition import Partition
+from echoless.broker.partitions.produce_rules import ProduceRules
+from echoless.broker.replication.fetcher import Fetcher, FetcherContext
+from echoless.broker.replication.fetchers import Fetchers
+from echoless.broker.replication.follower import Follower
+from echoless.broker.replication.peers import PeerError
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.native.replication import SnapshotPiece
+from echoless.protocol.record_batch import read_header
+from echoless.storage.disk_work import one_by_one
+from echoless.storage.file_system import OutOfDescriptorsError, StorageError
+from echoless.storage.log import Log
+from echoless.storage.producers.snapshot import encode_snapshot
+from echoless.storage.producers.state import ProducerStates
 from tests.broker.partitions.fake_fencing import FakeFencing
 from tests.fakes.memory_node_tree import turns
 from tests.storage.log_workload import make_batch, new_file_system

@@ -7,18 +7,18 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.config.loading import Config
-from broker.config.topic import TopicConfig
-from broker.metadata.node_data import PartitionState
-from broker.metrics import Metrics
-from broker.partitions.partition import Partition
-from broker.partitions.produce_rules import ProduceRules
-from broker.replication.follower import Follower
-from protocol.errors import DecodeError, ErrorCode
-from protocol.native.replication import ReplicaFetched
-from storage.file_system import OutOfDescriptorsError
-from storage.log_config import LogConfig
-from storage.producers.snapshot import encode_snapshot
+from echoless.broker.config.loading import Config
+from echoless.broker.config.topic import TopicConfig
+from echoless.broker.metadata.node_data import PartitionState
+from echoless.broker.metrics import Metrics
+from echoless.broker.partitions.partition import Partition
+from echoless.broker.partitions.produce_rules import ProduceRules
+from echoless.broker.replication.follower import Follower
+from echoless.protocol.errors import DecodeError, ErrorCode
+from echoless.protocol.native.replication import ReplicaFetched
+from echoless.storage.file_system import OutOfDescriptorsError
+from echoless.storage.log_config import LogConfig
+from echoless.storage.producers.snapshot import encode_snapshot
 from tests.broker.partitions.fake_fencing import FakeFencing
 from tests.storage.one_log import NOW_MS, SMALL, OneLog
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from broker.metadata.node_data import PartitionState, Reassignment
-from broker.metadata.topic import StateChange, Topic
-from broker.metrics import Metrics
-from broker.partitions.core.in_sync_replicas import InSyncReplicas
-from broker.replication.isr_changes import IsrChanges
+from echoless.broker.metadata.node_data import PartitionState, Reassignment
+from echoless.broker.metadata.topic import StateChange, Topic
+from echoless.broker.metrics import Metrics
+from echoless.broker.partitions.core.in_sync_replicas import InSyncReplicas
+from echoless.broker.replication.isr_changes import IsrChanges
 
 LIFE = 7
 """The broker epoch of every broker, as the leader knows it."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config.loading import LogFlush
-from broker.partitions.core.divergence import Divergence
-from broker.replication.leader import fetch_as_replica, read_further
-from protocol.errors import ErrorCode, KafkaError
-from protocol.record_batch import read_header
+from echoless.broker.config.loading import LogFlush
+from echoless.broker.partitions.core.divergence import Divergence
+from echoless.broker.replication.leader import fetch_as_replica, read_further
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.record_batch import read_header
 from tests.broker.partitions.led import Led
 
 BROKER_EPOCH = 5

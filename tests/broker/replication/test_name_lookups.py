@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from broker.config.values import Address
-from broker.replication.name_lookups import NameLookups
-from broker.replication.peers import PeerError, TcpPeers
+from echoless.broker.config.values import Address
+from echoless.broker.replication.name_lookups import NameLookups
+from echoless.broker.replication.peers import PeerError, TcpPeers
 
 PATIENCE_S = 10.0
 _A_PROCESS_THAT_LOOKS_UP = """
 import asyncio, socket, threading
-from broker.config.values import Address
-from broker.replication.peers import TcpPeers
+from echoless.broker.config.values import Address
+from echoless.broker.replication.peers import TcpPeers
 
 stuck = threading.Event()
 

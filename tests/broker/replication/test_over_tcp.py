@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from broker.config.loading import Config
-from broker.environment import Environment, this_machine
-from broker.metadata.topic import NewTopic
+from echoless.broker.config.loading import Config
+from echoless.broker.environment import Environment, this_machine
+from echoless.broker.metadata.topic import NewTopic
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree
 from tests.support.in_process import Running, in_process
 from tests.support.native_client import NativeConnection

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.config.loading import Address
-from broker.replication.peers import PeerError, TcpPeers
-from protocol.framing import frame_length
+from echoless.broker.config.loading import Address
+from echoless.broker.replication.peers import PeerError, TcpPeers
+from echoless.protocol.framing import frame_length
 from tests.support.scripted_peer import SUCCESS, ScriptedPeer, answer, framed, scripted_peer
 
 LONG_S = 30.0

@@ -10,9 +10,9 @@ from typing import Any
 import msgpack
 import pytest
 
-from broker.config.loading import Address
-from broker.replication.name_lookups import NameLookups
-from broker.replication.peer_connection import PeerConnection, PeerError
+from echoless.broker.config.loading import Address
+from echoless.broker.replication.name_lookups import NameLookups
+from echoless.broker.replication.peer_connection import PeerConnection, PeerError
 from tests.simulation.virtual_loop import VirtualLoop
 from tests.support.scripted_peer import answer
 

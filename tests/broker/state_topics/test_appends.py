@@ -7,16 +7,16 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from broker.config.loading import LogFlush
-from broker.metrics import Metrics
-from broker.state_topics.append_parts import AppendParts
-from broker.state_topics.appends import Appends
-from coordinators.groups.effects import GroupRecord
-from protocol.errors import ErrorCode, KafkaError
-from protocol.record_batch import walk
-from protocol.records import iterate_records
-from storage.file_system import StorageError
-from storage.log_config import LogConfig
+from echoless.broker.config.loading import LogFlush
+from echoless.broker.metrics import Metrics
+from echoless.broker.state_topics.append_parts import AppendParts
+from echoless.broker.state_topics.appends import Appends
+from echoless.coordinators.groups.effects import GroupRecord
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.record_batch import walk
+from echoless.protocol.records import iterate_records
+from echoless.storage.file_system import StorageError
+from echoless.storage.log_config import LogConfig
 from tests.broker.groups.until import until
 from tests.broker.partitions.fake_fencing import FakeFencing
 from tests.broker.partitions.led import Led

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from broker.config.description import AlterOperation
-from broker.handlers import metadata
-from broker.handlers.config_resource import ResourceType
-from broker.metadata.topic import NewTopic
-from protocol.errors import ErrorCode, KafkaError
-from protocol.internal_topics import CONSUMER_OFFSETS
-from protocol.metadata_request import WantedTopic
+from echoless.broker.config.description import AlterOperation
+from echoless.broker.handlers import metadata
+from echoless.broker.handlers.config_resource import ResourceType
+from echoless.broker.metadata.topic import NewTopic
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.internal_topics import CONSUMER_OFFSETS
+from echoless.protocol.metadata_request import WantedTopic
 from tests.support.in_process import Running
 from tests.support.raw_batches import plain_batch
 from tests.support.raw_client import RawConnection, create_topic, nested

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from broker.config.loading import LogFlush
-from broker.state_topics import loader
-from broker.state_topics.loader import load
-from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.record_batch import read_header
-from protocol.records import Record, build_batch
-from storage.log_config import LogConfig
+from echoless.broker.config.loading import LogFlush
+from echoless.broker.state_topics import loader
+from echoless.broker.state_topics.loader import load
+from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
+from echoless.protocol.record_batch import read_header
+from echoless.protocol.records import Record, build_batch
+from echoless.storage.log_config import LogConfig
 from tests.broker.groups.until import until
 from tests.broker.partitions.fake_fencing import FakeFencing
 from tests.broker.partitions.led import Led

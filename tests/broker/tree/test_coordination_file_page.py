@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from broker.environment import COORDINATION_FILE
-from broker.tree.embedded import EmbeddedNodeTree
+from echoless.broker.environment import COORDINATION_FILE
+from echoless.broker.tree.embedded import EmbeddedNodeTree
 
 PAGE = Path(__file__).parents[3] / "docs/formats/coordination-nodes.md"
 

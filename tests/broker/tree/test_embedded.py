@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.tree.embedded import EmbeddedNodeTree, TreeInUseError
-from broker.tree.node_tree import (
+from echoless.broker.tree.embedded import EmbeddedNodeTree, TreeInUseError
+from echoless.broker.tree.node_tree import (
     ConnectionLostError,
     CoordinationError,
     Create,
@@ -105,7 +105,7 @@ async def test_a_second_opener_is_refused(path: str, tree: EmbeddedNodeTree) -> 
 
 def test_another_process_is_refused(path: str, tree: EmbeddedNodeTree) -> None:
     """The lock holds between processes."""
-    program = f"from broker.tree.embedded import *; EmbeddedNodeTree.open({path!r})"
+    program = f"from echoless.broker.tree.embedded import *; EmbeddedNodeTree.open({path!r})"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
     assert b"TreeInUseError" in run.stderr
 
@@ -248,7 +248,7 @@ async def test_a_change_without_a_descriptor_is_refused_and_the_session_goes_on(
         raise error
 
     with monkeypatch.context() as patched:
-        patched.setattr("broker.tree.embedded._write_changes", fail)
+        patched.setattr("echoless.broker.tree.embedded._write_changes", fail)
         with pytest.raises(CoordinationError, match="ulimit"):
             await tree.create("/a")
     assert tree.session_state is SessionState.CONNECTED

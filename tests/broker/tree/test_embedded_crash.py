@@ -15,15 +15,15 @@ from random import Random
 
 import pytest
 
-from broker.tree.embedded import EmbeddedNodeTree
-from broker.tree.node_tree import Create, Write
+from echoless.broker.tree.embedded import EmbeddedNodeTree
+from echoless.broker.tree.node_tree import Create, Write
 
 ROUNDS = 6
 
 CHANGES = """
 import asyncio, os, sys
-from broker.tree.embedded import EmbeddedNodeTree
-from broker.tree.node_tree import ANY_VERSION, Write, ensure_paths
+from echoless.broker.tree.embedded import EmbeddedNodeTree
+from echoless.broker.tree.node_tree import ANY_VERSION, Write, ensure_paths
 
 async def main():
     tree = EmbeddedNodeTree.open(sys.argv[1])
@@ -40,8 +40,8 @@ asyncio.run(main())
 
 IDS = """
 import asyncio, os, sys
-from broker.tree.embedded import EmbeddedNodeTree
-from broker.metadata.producer_ids import ProducerIds
+from echoless.broker.tree.embedded import EmbeddedNodeTree
+from echoless.broker.metadata.producer_ids import ProducerIds
 
 async def main():
     ids = ProducerIds(EmbeddedNodeTree.open(sys.argv[1]), broker_id=1, block_size=7)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from kazoo import exceptions
 
-from broker.tree.kazoo_errors import AccessDeniedError, error_in, is_unforeseen, translated
-from broker.tree.node_tree import (
+from echoless.broker.tree.kazoo_errors import AccessDeniedError, error_in, is_unforeseen, translated
+from echoless.broker.tree.node_tree import (
     BadVersionError,
     Check,
     ConnectionLostError,

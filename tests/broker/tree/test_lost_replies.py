@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.tree.lost_replies import commit
-from broker.tree.node_tree import (
+from echoless.broker.tree.lost_replies import commit
+from echoless.broker.tree.node_tree import (
     Check,
     ConnectionLostError,
     Create,

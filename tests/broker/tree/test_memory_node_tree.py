@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from broker.tree.node_tree import BadVersionError, ConnectionLostError, SessionState
+from echoless.broker.tree.node_tree import BadVersionError, ConnectionLostError, SessionState
 from tests.contracts.node_tree import NodeTreeContract, Settle, SharedNodeTreeContract
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.tree.node_json import decode_node_json
+from echoless.broker.tree.node_json import decode_node_json
 
 
 def test_json_is_read() -> None:

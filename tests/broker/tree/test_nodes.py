@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.tree.node_tree import (
+from echoless.broker.tree.node_tree import (
     ANY_VERSION,
     NO_OWNER,
     ROOT,
@@ -18,7 +18,7 @@ from broker.tree.node_tree import (
     Write,
     parent_of,
 )
-from broker.tree.nodes import Nodes
+from echoless.broker.tree.nodes import Nodes
 
 SESSION_ID = 5
 Twin = dict[str, Node]

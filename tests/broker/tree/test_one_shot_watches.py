@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from broker.tree.node_tree import ConnectionLostError, NodeError
-from broker.tree.one_shot_watches import (
+from echoless.broker.tree.node_tree import ConnectionLostError, NodeError
+from echoless.broker.tree.one_shot_watches import (
     ARMING_INFLIGHT_MAX,
     Fired,
     OneShotWatches,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker.tree import refresher
-from broker.tree.node_tree import ConnectionLostError
-from broker.tree.refresher import Refresher
+from echoless.broker.tree import refresher
+from echoless.broker.tree.node_tree import ConnectionLostError
+from echoless.broker.tree.refresher import Refresher
 from tests.fakes.memory_node_tree import turns
 
 

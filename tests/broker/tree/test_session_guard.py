@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from broker.tree.node_tree import ConnectionLostError, Operation
-from broker.tree.session_guard import SessionGuard
+from echoless.broker.tree.node_tree import ConnectionLostError, Operation
+from echoless.broker.tree.session_guard import SessionGuard
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree
 from tests.simulation.virtual_loop import VirtualLoop
 

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from broker.config.loading import Config
-from broker.tree.node_tree import ConnectionLostError
-from broker.tree.zookeeper import ZooKeeperNodeTree
+from echoless.broker.config.loading import Config
+from echoless.broker.tree.node_tree import ConnectionLostError
+from echoless.broker.tree.zookeeper import ZooKeeperNodeTree
 from tests.contracts.node_tree import NodeTreeContract, Settle, SharedNodeTreeContract
 from tests.support.zookeeper import ZooKeeper, ZooKeeperVersion
 from tests.toolchain import require

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.loading import Config
-from broker.config.security import EndpointIdentification
-from broker.tree.kazoo_errors import AccessDeniedError
-from broker.tree.node_tree import (
+from echoless.broker.config.loading import Config
+from echoless.broker.config.security import EndpointIdentification
+from echoless.broker.tree.kazoo_errors import AccessDeniedError
+from echoless.broker.tree.node_tree import (
     CoordinationError,
     Create,
     MultiFailedError,
     SessionState,
     Write,
 )
-from broker.tree.zookeeper import ZooKeeperNodeTree
+from echoless.broker.tree.zookeeper import ZooKeeperNodeTree
 from tests.support.free_port import free_port
 from tests.support.zookeeper import ZooKeeper
 from tests.toolchain import require

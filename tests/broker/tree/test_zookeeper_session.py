@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from broker.config.loading import Config
-from broker.tree import kazoo_client
-from broker.tree.lost_replies import commit
-from broker.tree.node_tree import (
+from echoless.broker.config.loading import Config
+from echoless.broker.tree import kazoo_client
+from echoless.broker.tree.lost_replies import commit
+from echoless.broker.tree.node_tree import (
     ConnectionLostError,
     CoordinationError,
     MultiFailedError,
@@ -24,7 +24,7 @@ from broker.tree.node_tree import (
     SessionState,
     Write,
 )
-from broker.tree.zookeeper import ZooKeeperNodeTree
+from echoless.broker.tree.zookeeper import ZooKeeperNodeTree
 from tests.support.free_port import free_port
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.zookeeper import TICK_MS, ZooKeeper, ZooKeeperEnsemble

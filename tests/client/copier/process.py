@@ -15,10 +15,10 @@ import signal
 import sys
 from collections.abc import Iterable
 
-from client.copier.copier import Copier
-from client.copier.records import InputRecord, OutputRecord
-from client.copier.settings import CopierSettings
-from client.settings import Settings
+from echoless.client.copier.copier import Copier
+from echoless.client.copier.records import InputRecord, OutputRecord
+from echoless.client.copier.settings import CopierSettings
+from echoless.client.settings import Settings
 
 TOPIC = "source"
 PARTITIONS = 4

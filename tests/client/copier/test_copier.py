@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from client.async_producer import AsyncProducer
-from client.cluster import Cluster, parse_addresses
-from client.copier.copier import Copier, Figures
-from client.copier.position import Position, PositionError
-from client.copier.positions import Committed, Positions
-from client.copier.records import InputRecord, OutputRecord, to_same_partition
-from client.copier.settings import CopierSettings
-from client.errors import DeliveryError, ProducerError
-from client.groups.coordinator import Coordinator
-from client.groups.member import Generation
-from client.lease_keeper import elapsed_s
+from echoless.client.async_producer import AsyncProducer
+from echoless.client.cluster import Cluster, parse_addresses
+from echoless.client.copier.copier import Copier, Figures
+from echoless.client.copier.position import Position, PositionError
+from echoless.client.copier.positions import Committed, Positions
+from echoless.client.copier.records import InputRecord, OutputRecord, to_same_partition
+from echoless.client.copier.settings import CopierSettings
+from echoless.client.errors import DeliveryError, ProducerError
+from echoless.client.groups.coordinator import Coordinator
+from echoless.client.groups.member import Generation
+from echoless.client.lease_keeper import elapsed_s
 from tests.support.in_process import Running, in_process
 from tests.support.stored_values import stored_values
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.copier.id_ages import IdAges
-from client.copier.position import Position
-from client.state import ProducerState
+from echoless.client.copier.id_ages import IdAges
+from echoless.client.copier.position import Position
+from echoless.client.state import ProducerState
 
 HOUR_S = 3600.0
 AGES = IdAges(24 * HOUR_S)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.copier.position import Position, PositionError
-from client.state import PartitionState, ProducerState
+from echoless.client.copier.position import Position, PositionError
+from echoless.client.state import PartitionState, ProducerState
 
 PAGE = Path(__file__).parents[3] / "docs/formats/copier-position.md"
 NUMBERS = st.integers(0, 2**63 - 1)

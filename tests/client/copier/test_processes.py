@@ -11,7 +11,7 @@ from typing import Protocol
 
 import pytest
 
-from client.producer import Producer
+from echoless.client.producer import Producer
 from tests.client.copier.process import (
     COPIES,
     COPIES_PARTITIONS,

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.groups.assignment import (
+from echoless.client.groups.assignment import (
     assign,
     read_assignment,
     read_subscription,
     write_assignment,
     write_subscription,
 )
-from protocol.errors import DecodeError
+from echoless.protocol.errors import DecodeError
 
 TOPICS = st.sampled_from(["a", "b", "c", "d"])
 WISHES = st.dictionaries(st.text(max_size=5), st.lists(TOPICS, unique=True), max_size=6)

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from client.copier.positions import Committed, Positions
-from client.groups.assignment import read_assignment, write_assignment, write_subscription
-from client.groups.errors import GenerationOverError, GroupError
-from client.groups.member import Generation, GroupMember, MemberSettings
+from echoless.client.copier.positions import Committed, Positions
+from echoless.client.groups.assignment import read_assignment, write_assignment, write_subscription
+from echoless.client.groups.errors import GenerationOverError, GroupError
+from echoless.client.groups.member import Generation, GroupMember, MemberSettings
 
 SETTINGS = MemberSettings(group="g", protocol="p", session_timeout_s=0.03)
 LOST = None
@@ -83,7 +83,9 @@ async def join(**scripts: list[Any]) -> tuple[ScriptedCoordinator, GroupMember, 
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("client.groups.coordinator.Backoff.pause", lambda _: asyncio.sleep(0))
+    monkeypatch.setattr(
+        "echoless.client.groups.coordinator.Backoff.pause", lambda _: asyncio.sleep(0)
+    )
 
 
 async def test_follower_gets_its_assignment():

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import random
 
-from coordinators.groups.config import GroupConfig
-from coordinators.groups.consumer.requests import (
+from echoless.coordinators.groups.config import GroupConfig
+from echoless.coordinators.groups.consumer.requests import (
     UNCHANGED,
     ConsumerHeartbeat,
     ConsumerHeartbeatAnswer,
 )
-from coordinators.groups.consumer.state import ConsumerState
-from coordinators.groups.durable import DurableGroups
-from coordinators.groups.requests import (
+from echoless.coordinators.groups.consumer.state import ConsumerState
+from echoless.coordinators.groups.durable import DurableGroups
+from echoless.coordinators.groups.requests import (
     CommittedPartition,
     LeaveGroup,
     LeavingMember,
     OffsetCommit,
     OffsetFetch,
 )
-from protocol.consumer_offsets.keys import OffsetKey, read_key
-from protocol.errors import ErrorCode
+from echoless.protocol.consumer_offsets.keys import OffsetKey, read_key
+from echoless.protocol.errors import ErrorCode
 from tests.coordinators.groups.consumers import GROUP, ConsumerShell, Partitions
 
 CONFIG = GroupConfig(group_consumer_max_size=4, group_consumer_session_timeout_ms=10_000)

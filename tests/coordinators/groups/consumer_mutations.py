@@ -7,17 +7,17 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from coordinators.groups import offset_commits
-from coordinators.groups.consumer import admission, heartbeats, reconciliation
-from coordinators.groups.consumer.admission import Admission, Admitted
-from coordinators.groups.consumer.group import ConsumerGroup
-from coordinators.groups.consumer.heartbeats import ConsumerHeartbeats
-from coordinators.groups.consumer.sessions import ConsumerSessions
-from coordinators.groups.consumer.state import ConsumerState
-from coordinators.groups.consumer.storing import Storing
-from protocol.consumer_offsets.consumer_values import EpochValue
-from protocol.consumer_offsets.keys import EpochKey
-from protocol.errors import ErrorCode
+from echoless.coordinators.groups import offset_commits
+from echoless.coordinators.groups.consumer import admission, heartbeats, reconciliation
+from echoless.coordinators.groups.consumer.admission import Admission, Admitted
+from echoless.coordinators.groups.consumer.group import ConsumerGroup
+from echoless.coordinators.groups.consumer.heartbeats import ConsumerHeartbeats
+from echoless.coordinators.groups.consumer.sessions import ConsumerSessions
+from echoless.coordinators.groups.consumer.state import ConsumerState
+from echoless.coordinators.groups.consumer.storing import Storing
+from echoless.protocol.consumer_offsets.consumer_values import EpochValue
+from echoless.protocol.consumer_offsets.keys import EpochKey
+from echoless.protocol.errors import ErrorCode
 
 Patches = list[Any]
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from coordinators.groups.config import GroupConfig
-from coordinators.groups.consumer.requests import (
+from echoless.coordinators.groups.config import GroupConfig
+from echoless.coordinators.groups.consumer.requests import (
     UNCHANGED,
     ConsumerDescribe,
     ConsumerDescribeAnswer,
     ConsumerHeartbeat,
     ConsumerHeartbeatAnswer,
 )
-from coordinators.groups.consumer.topics import KnownTopic
-from coordinators.groups.effects import Assign, Effect, ResolveRegex
-from coordinators.groups.events import Assigned, RegexResolved
-from protocol.consumer_offsets.consumer_values import TopicPartition
+from echoless.coordinators.groups.consumer.topics import KnownTopic
+from echoless.coordinators.groups.effects import Assign, Effect, ResolveRegex
+from echoless.coordinators.groups.events import Assigned, RegexResolved
+from echoless.protocol.consumer_offsets.consumer_values import TopicPartition
 from tests.coordinators.groups.shell import Shell
 
 GROUP = "g"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 
-from coordinators.groups.answers import (
+from echoless.coordinators.groups.answers import (
     DeleteAnswer,
     HeartbeatAnswer,
     JoinAnswer,
@@ -18,10 +18,10 @@ from coordinators.groups.answers import (
     OffsetCommitAnswer,
     SyncAnswer,
 )
-from coordinators.groups.config import GroupConfig
-from coordinators.groups.durable import DurableGroups
-from coordinators.groups.effects import TimerKey, TimerKind
-from coordinators.groups.requests import (
+from echoless.coordinators.groups.config import GroupConfig
+from echoless.coordinators.groups.durable import DurableGroups
+from echoless.coordinators.groups.effects import TimerKey, TimerKind
+from echoless.coordinators.groups.requests import (
     CommittedPartition,
     DeleteGroup,
     DescribeGroup,
@@ -35,11 +35,11 @@ from coordinators.groups.requests import (
     OffsetFetch,
     SyncGroup,
 )
-from coordinators.groups.usage import value_size
-from protocol.consumer_offsets.group_value import GroupValue, read_group_value
-from protocol.consumer_offsets.keys import GroupKey, OffsetKey, read_key
-from protocol.consumer_offsets.offset_value import read_offset_value
-from protocol.errors import ErrorCode
+from echoless.coordinators.groups.usage import value_size
+from echoless.protocol.consumer_offsets.group_value import GroupValue, read_group_value
+from echoless.protocol.consumer_offsets.keys import GroupKey, OffsetKey, read_key
+from echoless.protocol.consumer_offsets.offset_value import read_offset_value
+from echoless.protocol.errors import ErrorCode
 from tests.coordinators.groups.shell import Shell
 
 CONFIG = GroupConfig(group_max_size=4, group_initial_rebalance_delay_ms=1_000)

@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 from unittest.mock import patch
 
-from coordinators.groups import heartbeats, offset_commits, offset_reads, syncs
-from coordinators.groups.answers import OffsetCommitAnswer, SyncAnswer
-from coordinators.groups.deletions import Deletions
-from coordinators.groups.durable import DurableGroups
-from coordinators.groups.group import Group, GroupState
-from coordinators.groups.groups import Groups
-from coordinators.groups.membership import Membership, member_error
-from coordinators.groups.offset_commits import OffsetCommits
-from coordinators.groups.rebalances import Rebalances
-from coordinators.groups.sessions import Sessions
-from coordinators.groups.static_members import StaticMembers
-from coordinators.groups.syncs import Syncs
-from protocol.errors import ErrorCode
+from echoless.coordinators.groups import heartbeats, offset_commits, offset_reads, syncs
+from echoless.coordinators.groups.answers import OffsetCommitAnswer, SyncAnswer
+from echoless.coordinators.groups.deletions import Deletions
+from echoless.coordinators.groups.durable import DurableGroups
+from echoless.coordinators.groups.group import Group, GroupState
+from echoless.coordinators.groups.groups import Groups
+from echoless.coordinators.groups.membership import Membership, member_error
+from echoless.coordinators.groups.offset_commits import OffsetCommits
+from echoless.coordinators.groups.rebalances import Rebalances
+from echoless.coordinators.groups.sessions import Sessions
+from echoless.coordinators.groups.static_members import StaticMembers
+from echoless.coordinators.groups.syncs import Syncs
+from echoless.protocol.errors import ErrorCode
 
 Patches = list[Any]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Sequence
 
-from coordinators.groups.answers import GroupAnswer
-from coordinators.groups.config import GroupConfig
-from coordinators.groups.consumer.topics import KnownTopics
-from coordinators.groups.coordinator import GroupCoordinator
-from coordinators.groups.deleted_topic import DeletedTopic
-from coordinators.groups.effects import (
+from echoless.coordinators.groups.answers import GroupAnswer
+from echoless.coordinators.groups.config import GroupConfig
+from echoless.coordinators.groups.consumer.topics import KnownTopics
+from echoless.coordinators.groups.coordinator import GroupCoordinator
+from echoless.coordinators.groups.deleted_topic import DeletedTopic
+from echoless.coordinators.groups.effects import (
     Append,
     CancelTimer,
     Effect,
@@ -20,7 +20,7 @@ from coordinators.groups.effects import (
     SetTimer,
     TimerKey,
 )
-from coordinators.groups.events import (
+from echoless.coordinators.groups.events import (
     Abandoned,
     AppendFailed,
     Committed,
@@ -29,8 +29,8 @@ from coordinators.groups.events import (
     Requested,
     TimerFired,
 )
-from coordinators.groups.requests import GroupRequest, JoinGroup, SyncGroup
-from protocol.errors import ErrorCode
+from echoless.coordinators.groups.requests import GroupRequest, JoinGroup, SyncGroup
+from echoless.protocol.errors import ErrorCode
 
 WALL_MS = 1_700_000_000_000
 RANGE = (("range", b"\x00\x01\x00\x00\x00\x01\x00\x01t"),)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinators.groups.consumer.assignors import ASSIGNORS, assigned_at_once
-from coordinators.groups.consumer.assignors.inputs import AssignedTopic, Subscriber, Target
+from echoless.coordinators.groups.consumer.assignors import ASSIGNORS, assigned_at_once
+from echoless.coordinators.groups.consumer.assignors.inputs import AssignedTopic, Subscriber, Target
 
 uniform = partial(assigned_at_once, "uniform")
 TOPICS = tuple("abcd")

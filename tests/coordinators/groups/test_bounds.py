@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from coordinators.groups.config import GroupConfig
-from coordinators.groups.coordinator import GroupCoordinator
-from coordinators.groups.deleted_topic import DeletedTopic
-from coordinators.groups.effects import Append
-from coordinators.groups.requests import (
+from echoless.coordinators.groups.config import GroupConfig
+from echoless.coordinators.groups.coordinator import GroupCoordinator
+from echoless.coordinators.groups.deleted_topic import DeletedTopic
+from echoless.coordinators.groups.effects import Append
+from echoless.coordinators.groups.requests import (
     CommittedPartition,
     DeleteGroup,
     LeaveGroup,
@@ -17,8 +17,8 @@ from coordinators.groups.requests import (
     OffsetFetch,
     SyncGroup,
 )
-from coordinators.groups.usage import total
-from protocol.errors import ErrorCode
+from echoless.coordinators.groups.usage import total
+from echoless.protocol.errors import ErrorCode
 from tests.coordinators.groups.consumers import GROUP, ConsumerShell
 from tests.coordinators.groups.shell import RANGE, Shell
 

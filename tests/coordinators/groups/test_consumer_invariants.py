@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinators.groups.consumer import assignment
+from echoless.coordinators.groups.consumer import assignment
 from tests.coordinators.groups import test_consumer_vectors as vectors
 from tests.coordinators.groups.consumer_history import ConsumerHistory
 from tests.coordinators.groups.consumer_mutations import MUTATIONS, apply

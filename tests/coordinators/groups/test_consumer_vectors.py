@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from coordinators.groups.config import GroupConfig
-from coordinators.groups.consumer import assignment
-from coordinators.groups.consumer.assignors import assigned_at_once
-from coordinators.groups.consumer.assignors.inputs import AssignedTopic, Subscriber
-from coordinators.groups.effects import TimerKind
-from coordinators.groups.events import AppendFailed, Committed, TimerFired
-from coordinators.groups.requests import (
+from echoless.coordinators.groups.config import GroupConfig
+from echoless.coordinators.groups.consumer import assignment
+from echoless.coordinators.groups.consumer.assignors import assigned_at_once
+from echoless.coordinators.groups.consumer.assignors.inputs import AssignedTopic, Subscriber
+from echoless.coordinators.groups.effects import TimerKind
+from echoless.coordinators.groups.events import AppendFailed, Committed, TimerFired
+from echoless.coordinators.groups.requests import (
     CommittedPartition,
     DeleteGroup,
     DescribeGroup,
@@ -20,7 +20,7 @@ from coordinators.groups.requests import (
     OffsetDelete,
     OffsetFetch,
 )
-from protocol.errors import ErrorCode
+from echoless.protocol.errors import ErrorCode
 from tests.coordinators.groups.consumers import GROUP, ConsumerShell
 
 SESSION_MS = 45_000

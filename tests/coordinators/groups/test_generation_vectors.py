@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from coordinators.groups.answers import refusal
-from coordinators.groups.events import AppendFailed, Committed
-from coordinators.groups.requests import Heartbeat, LeaveGroup, LeavingMember, SyncGroup
-from protocol.errors import ErrorCode
+from echoless.coordinators.groups.answers import refusal
+from echoless.coordinators.groups.events import AppendFailed, Committed
+from echoless.coordinators.groups.requests import Heartbeat, LeaveGroup, LeavingMember, SyncGroup
+from echoless.protocol.errors import ErrorCode
 from tests.coordinators.groups.shell import Shell
 
 STORE_FAILURES = [

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from coordinators.groups.config import GroupConfig
-from coordinators.groups.events import TimerFired
-from coordinators.groups.requests import Heartbeat, LeaveGroup, LeavingMember
-from protocol.errors import ErrorCode
+from echoless.coordinators.groups.config import GroupConfig
+from echoless.coordinators.groups.events import TimerFired
+from echoless.coordinators.groups.requests import Heartbeat, LeaveGroup, LeavingMember
+from echoless.protocol.errors import ErrorCode
 from tests.coordinators.groups.shell import RANGE, Shell
 
 ROUND_ROBIN = (("roundrobin", b""),)

@@ -7,11 +7,11 @@ import random
 
 import pytest
 
-from coordinators.groups.consumer import assignment
-from coordinators.groups.consumer.assignors import ASSIGNORS, assigned_at_once
-from coordinators.groups.consumer.assignors.inputs import AssignedTopic, Subscriber
-from coordinators.groups.requests import CommittedPartition, DeleteGroup, OffsetCommit
-from protocol.errors import ErrorCode
+from echoless.coordinators.groups.consumer import assignment
+from echoless.coordinators.groups.consumer.assignors import ASSIGNORS, assigned_at_once
+from echoless.coordinators.groups.consumer.assignors.inputs import AssignedTopic, Subscriber
+from echoless.coordinators.groups.requests import CommittedPartition, DeleteGroup, OffsetCommit
+from echoless.protocol.errors import ErrorCode
 from tests.coordinators.groups.consumers import GROUP, ConsumerShell
 
 

@@ -6,9 +6,15 @@ import struct
 
 import pytest
 
-from coordinators.groups.effects import GroupRecord
-from protocol.consumer_offsets.keys import CurrentKey, EpochKey, MemberKey, OffsetKey, read_key
-from protocol.errors import DecodeError
+from echoless.coordinators.groups.effects import GroupRecord
+from echoless.protocol.consumer_offsets.keys import (
+    CurrentKey,
+    EpochKey,
+    MemberKey,
+    OffsetKey,
+    read_key,
+)
+from echoless.protocol.errors import DecodeError
 from tests.coordinators.groups.consumers import ConsumerShell
 
 

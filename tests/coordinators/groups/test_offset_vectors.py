@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from coordinators.groups.answers import NO_OFFSET
-from coordinators.groups.config import GroupConfig
-from coordinators.groups.events import AppendFailed, Committed
-from coordinators.groups.requests import (
+from echoless.coordinators.groups.answers import NO_OFFSET
+from echoless.coordinators.groups.config import GroupConfig
+from echoless.coordinators.groups.events import AppendFailed, Committed
+from echoless.coordinators.groups.requests import (
     CommittedPartition,
     DeleteGroup,
     DescribeGroup,
@@ -18,8 +18,8 @@ from coordinators.groups.requests import (
     OffsetDelete,
     OffsetFetch,
 )
-from protocol.consumer_offsets.keys import write_group_key
-from protocol.errors import ErrorCode
+from echoless.protocol.consumer_offsets.keys import write_group_key
+from echoless.protocol.errors import ErrorCode
 from tests.coordinators.groups.shell import Shell
 
 DAY_MS = 24 * 3_600_000

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from types import NoneType
 from typing import Any
 
-from broker.handlers.apis import APIS
-from protocol.registry import Api
+from echoless.broker.handlers.apis import APIS
+from echoless.protocol.registry import Api
 from tests.hostile.fuzz.values import Values, mutated
 from tests.hostile.target import header
 from tests.support.raw_client import message

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from crc32c import crc32c
 
-from protocol.record_batch import Codec
-from protocol.records import Record, build_batch
+from echoless.protocol.record_batch import Codec
+from echoless.protocol.records import Record, build_batch
 from tests.hostile.bombs import CODECS, empty_records, tiny_records
 
 TOPICS = ("fuzz-a", "fuzz-b", "fuzz-c")

@@ -182,7 +182,7 @@ class Siege:
             self._problem(f"the log: {str(error)[:300]}\n{about}")
 
     def _judge_disk(self) -> None:
-        command = [sys.executable, "-m", "cli.main", "verify", str(self._broker.data_dir)]
+        command = [sys.executable, "-m", "echoless.cli.main", "verify", str(self._broker.data_dir)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             self._problem(f"echoless verify: {(done.stdout + done.stderr)[-1500:]}")

@@ -172,7 +172,7 @@ def main() -> int:
         return loop
 
     uvloop.new_event_loop = watched_loop
-    from broker import serve
+    from echoless.broker import serve
 
     real_write = sys.stdout.write
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.audit.findings import Finding, Kind, Severity
+from echoless.pipeline.audit.findings import Finding, Kind, Severity
 from tests.pipeline.seeded_logs import damaged_log, sound_log
 from tests.pipeline.written_logs import write_logs
 
@@ -30,8 +30,8 @@ def flip_bit(path: Path, position: int) -> None:
 def findings_of(spark: SparkSession, directories: list[Path], output: Path) -> list[Finding]:
     import json
 
-    from pipeline.audit.audit import audit, shown
-    from pipeline.audit.promises import read_promises
+    from echoless.pipeline.audit.audit import audit, shown
+    from echoless.pipeline.audit.promises import read_promises
 
     paths = [str(directory) for directory in directories]
     source = {"paths": json.dumps(paths), "splitBytes": "2000"}
@@ -113,7 +113,7 @@ def test_the_command_tells_sound_from_damaged(spark, tmp_path):
     """Exit code 0 or 1, the verdict on the terminal, the tables and the report on disk."""
     from typer.testing import CliRunner
 
-    from pipeline.commands import app
+    from echoless.pipeline.commands import app
 
     sound = write_logs(tmp_path / "sound", {("orders", 0): sound_log("sound")})
     damage = damaged_log("command")
@@ -144,7 +144,7 @@ def test_a_running_broker_is_audited(spark, echoless, tmp_path):
     """Nothing is wrong with what an idempotent producer wrote; its metrics go into the report."""
     from typer.testing import CliRunner
 
-    from pipeline.commands import app
+    from echoless.pipeline.commands import app
     from tests.pipeline.batches.test_cluster_scan import produce
 
     produce(echoless.kafka_address, "live")
@@ -183,7 +183,7 @@ def test_wrong_usage_is_told_before_spark_starts(tmp_path, arguments):
     """Exit code 2 and what is wrong."""
     from typer.testing import CliRunner
 
-    from pipeline.commands import app
+    from echoless.pipeline.commands import app
 
     given = [text.format(empty=tmp_path) for text in arguments]
     assert CliRunner().invoke(app, ["audit", *given]).exit_code == 2

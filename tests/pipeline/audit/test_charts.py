@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from pipeline.audit.charts import Line, area_chart, line_chart, number_text
+from echoless.pipeline.audit.charts import Line, area_chart, line_chart, number_text
 
 
 def test_lines_carry_their_titles_and_no_markup():

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.audit.findings import Finding, Kind, Severity
-from protocol.record_batch import leader_stamp, read_header, walk
-from storage.log_config import LogConfig
+from echoless.pipeline.audit.findings import Finding, Kind, Severity
+from echoless.protocol.record_batch import leader_stamp, read_header, walk
+from echoless.storage.log_config import LogConfig
 from tests.pipeline.audit.without_spark import judge_logs, judge_producers, read_batches
 from tests.pipeline.written_logs import Sent, encode, write_logs
 
@@ -154,6 +154,6 @@ def test_a_header_counts_no_more_records_than_offsets(tmp_path: Path):
 
 
 def _sealed(batch: bytes) -> bytes:
-    from protocol.record_batch import compute_crc
+    from echoless.protocol.record_batch import compute_crc
 
     return batch[:17] + compute_crc(batch).to_bytes(4, "big") + batch[21:]

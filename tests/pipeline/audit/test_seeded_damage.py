@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pipeline.audit.findings import Finding
+from echoless.pipeline.audit.findings import Finding
 from tests.pipeline.audit.without_spark import judge_logs, judge_producers, read_batches
 from tests.pipeline.seeded_logs import Expected, damaged_log, sound_log
 from tests.pipeline.written_logs import write_logs

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.audit import sequence_history
-from pipeline.audit.findings import Finding, Kind, Severity
-from pipeline.audit.runs import Run
-from pipeline.audit.sequence_history import ProducerHistory
-from protocol.sequence import SEQUENCE_MAX, increment
+from echoless.pipeline.audit import sequence_history
+from echoless.pipeline.audit.findings import Finding, Kind, Severity
+from echoless.pipeline.audit.runs import Run
+from echoless.pipeline.audit.sequence_history import ProducerHistory
+from echoless.protocol.sequence import SEQUENCE_MAX, increment
 
 DAY_MS = 86_400_000
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.audit.arrow_rows import rows_of
-from pipeline.audit.extents import Extent, extents_of_batches
-from pipeline.audit.findings import Finding
-from pipeline.audit.log_history import LogHistory
-from pipeline.audit.runs import (
+from echoless.pipeline.audit.arrow_rows import rows_of
+from echoless.pipeline.audit.extents import Extent, extents_of_batches
+from echoless.pipeline.audit.findings import Finding
+from echoless.pipeline.audit.log_history import LogHistory
+from echoless.pipeline.audit.runs import (
     LOG_ORDER,
     PARTITION_KEY,
     PRODUCER_KEY,
@@ -21,9 +21,9 @@ from pipeline.audit.runs import (
     merged_runs,
     runs_of_batches,
 )
-from pipeline.audit.sequence_history import ProducerHistory
-from pipeline.batches.data_directory import find_partitions, find_stretches
-from pipeline.batches.segment_scan import SegmentScan
+from echoless.pipeline.audit.sequence_history import ProducerHistory
+from echoless.pipeline.batches.data_directory import find_partitions, find_stretches
+from echoless.pipeline.batches.segment_scan import SegmentScan
 
 
 def read_batches(data_dir: Path, split_bytes: int = 1 << 30) -> list[pa.RecordBatch]:

@@ -9,11 +9,11 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from pipeline.batches import cluster_scan
-from pipeline.batches.cluster_scan import plan_ranges, read_range
-from pipeline.batches.data_directory import find_partitions, find_stretches
-from pipeline.batches.partition_leader import ClusterReadError
-from pipeline.batches.segment_scan import SegmentScan
+from echoless.pipeline.batches import cluster_scan
+from echoless.pipeline.batches.cluster_scan import plan_ranges, read_range
+from echoless.pipeline.batches.data_directory import find_partitions, find_stretches
+from echoless.pipeline.batches.partition_leader import ClusterReadError
+from echoless.pipeline.batches.segment_scan import SegmentScan
 
 FROM_FILES = {"replica", "file", "position"}
 

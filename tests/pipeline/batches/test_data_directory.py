@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.batches import data_directory
-from pipeline.batches.data_directory import (
+from echoless.pipeline.batches import data_directory
+from echoless.pipeline.batches.data_directory import (
     NotADataDirectoryError,
     find_partitions,
     find_stretches,
     read_offsets,
 )
-from storage import paths
+from echoless.storage import paths
 from tests.pipeline.written_logs import Sent, write_logs
 
 LOG = [Sent(7, 0, number, 1) for number in range(40)]

@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.batches.batch_columns import ARROW_SCHEMA
-from pipeline.batches.data_directory import find_partitions, find_stretches
-from pipeline.batches.segment_scan import SegmentScan
-from protocol.record_batch import compute_crc, walk
-from storage.log_config import LogConfig
+from echoless.pipeline.batches.batch_columns import ARROW_SCHEMA
+from echoless.pipeline.batches.data_directory import find_partitions, find_stretches
+from echoless.pipeline.batches.segment_scan import SegmentScan
+from echoless.protocol.record_batch import compute_crc, walk
+from echoless.storage.log_config import LogConfig
 from tests.pipeline.seeded_logs import sound_log
 from tests.pipeline.written_logs import Sent, encode, write_logs
 

@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from client.batch import now_ms
-from pipeline.exactly_once.ends import put_end
-from pipeline.exactly_once.entries import Begin, End, decode_entry
-from pipeline.exactly_once.ledger import Place
-from pipeline.exactly_once.options import SinkOptions, read_options
-from pipeline.exactly_once.partition_writer import Attempted, Written, write_partition
+from echoless.client.batch import now_ms
+from echoless.pipeline.exactly_once.ends import put_end
+from echoless.pipeline.exactly_once.entries import Begin, End, decode_entry
+from echoless.pipeline.exactly_once.ledger import Place
+from echoless.pipeline.exactly_once.options import SinkOptions, read_options
+from echoless.pipeline.exactly_once.partition_writer import Attempted, Written, write_partition
 from tests.pipeline.exactly_once.broker_thread import BrokerThread
 
 TOPIC = "orders"

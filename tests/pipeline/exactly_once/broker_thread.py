@@ -11,11 +11,11 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Self
 
-from client.cluster import parse_addresses
-from client.pipelined_connection import PipelinedConnection
-from pipeline.batches.partition_leader import LATEST, PartitionLeader
-from pipeline.exactly_once.read_back import split
-from protocol.records import Record, read_records
+from echoless.client.cluster import parse_addresses
+from echoless.client.pipelined_connection import PipelinedConnection
+from echoless.pipeline.batches.partition_leader import LATEST, PartitionLeader
+from echoless.pipeline.exactly_once.read_back import split
+from echoless.protocol.records import Record, read_records
 from tests.support.in_process import Running, in_process
 
 _LONG_MS = 10 * 86_400_000

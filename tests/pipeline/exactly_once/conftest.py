@@ -26,4 +26,4 @@ def attempts(broker: BrokerThread, tmp_path: Path) -> Attempts:
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes tasks read so few rows at once that they can die between two chunks."""
-    monkeypatch.setattr("pipeline.exactly_once.rows.CHUNK_ROWS", 100)
+    monkeypatch.setattr("echoless.pipeline.exactly_once.rows.CHUNK_ROWS", 100)

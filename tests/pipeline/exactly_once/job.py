@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pipeline.exactly_once import rows as row_chunks
-from pipeline.exactly_once.ends import put_end
-from pipeline.exactly_once.options import read_options
-from pipeline.exactly_once.partition_writer import write_partition
+from echoless.pipeline.exactly_once import rows as row_chunks
+from echoless.pipeline.exactly_once.ends import put_end
+from echoless.pipeline.exactly_once.options import read_options
+from echoless.pipeline.exactly_once.partition_writer import write_partition
 from tests.pipeline.exactly_once.attempts import NAME, TOPIC, place, rows
 
 BATCHES = 8

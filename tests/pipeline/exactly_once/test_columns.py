@@ -15,10 +15,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pipeline.exactly_once.columns import check_columns
-from pipeline.exactly_once.data_source import ExactlyOnceDataSource
-from pipeline.exactly_once.errors import OptionError
-from pipeline.exactly_once.options import read_options
+from echoless.pipeline.exactly_once.columns import check_columns
+from echoless.pipeline.exactly_once.data_source import ExactlyOnceDataSource
+from echoless.pipeline.exactly_once.errors import OptionError
+from echoless.pipeline.exactly_once.options import read_options
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from client.errors import DeliveryError
-from pipeline.exactly_once import later_attempt
-from pipeline.exactly_once.errors import LedgerError, SinkError
-from pipeline.exactly_once.ledger_files import LocalFiles
+from echoless.client.errors import DeliveryError
+from echoless.pipeline.exactly_once import later_attempt
+from echoless.pipeline.exactly_once.errors import LedgerError, SinkError
+from echoless.pipeline.exactly_once.ledger_files import LocalFiles
 from tests.pipeline.exactly_once.attempts import TOPIC, Attempts, all_values, rows, rows_for
 
 pytestmark = pytest.mark.slow

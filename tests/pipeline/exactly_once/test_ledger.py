@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from client.sequencer import Identity
-from client.state import ProducerState
-from pipeline.exactly_once.batch_record import BatchRecord
-from pipeline.exactly_once.entries import (
+from echoless.client.sequencer import Identity
+from echoless.client.state import ProducerState
+from echoless.pipeline.exactly_once.batch_record import BatchRecord
+from echoless.pipeline.exactly_once.entries import (
     Begin,
     End,
     EntryError,
@@ -22,11 +22,11 @@ from pipeline.exactly_once.entries import (
     decode_entry,
     encode_entry,
 )
-from pipeline.exactly_once.errors import LedgerError
-from pipeline.exactly_once.ledger import BATCHES_KEPT, Ledger
-from pipeline.exactly_once.ledger_files import LocalFiles
-from pipeline.exactly_once.ledger_identity import identified, open_files
-from pipeline.exactly_once.options import read_options
+from echoless.pipeline.exactly_once.errors import LedgerError
+from echoless.pipeline.exactly_once.ledger import BATCHES_KEPT, Ledger
+from echoless.pipeline.exactly_once.ledger_files import LocalFiles
+from echoless.pipeline.exactly_once.ledger_identity import identified, open_files
+from echoless.pipeline.exactly_once.options import read_options
 from tests.pipeline.exactly_once.attempts import NAME, QUERY, place
 
 PAGE = Path(__file__).parents[3] / "docs/formats/ledger.md"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
-from pipeline.exactly_once.errors import LedgerError, OptionError
-from pipeline.exactly_once.ledger_files import (
+from echoless.pipeline.exactly_once.errors import LedgerError, OptionError
+from echoless.pipeline.exactly_once.ledger_files import (
     LocalFiles,
     RemoteFiles,
     absolute_location,
@@ -142,6 +142,8 @@ def test_a_relative_path_is_the_drivers():
 def test_directories_are_synced_into_their_parents(tmp_path, monkeypatch):
     """After a power cut, a file is gone with a directory that is."""
     synced: list[Path] = []
-    monkeypatch.setattr("pipeline.exactly_once.ledger_files._sync_directory", synced.append)
+    monkeypatch.setattr(
+        "echoless.pipeline.exactly_once.ledger_files._sync_directory", synced.append
+    )
     LocalFiles(tmp_path).create("a/b/file", b"x")
     assert synced == [tmp_path, tmp_path / "a", tmp_path / "a/b"]

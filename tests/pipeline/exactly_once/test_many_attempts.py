@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from client.errors import DeliveryError
-from pipeline.exactly_once.errors import SinkError
+from echoless.client.errors import DeliveryError
+from echoless.pipeline.exactly_once.errors import SinkError
 from tests.pipeline.exactly_once.attempts import TaskDiedError, all_values, rows
 
 BATCHES = 12

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.exactly_once.errors import OptionError
-from pipeline.exactly_once.options import SINK_BATCH_BYTES_MAX, read_options
-from protocol.record_batch import Codec
+from echoless.pipeline.exactly_once.errors import OptionError
+from echoless.pipeline.exactly_once.options import SINK_BATCH_BYTES_MAX, read_options
+from echoless.protocol.record_batch import Codec
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 

@@ -11,13 +11,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from client.batch import now_ms
-from client.sequencer import Identity
-from pipeline.exactly_once.ends import put_end
-from pipeline.exactly_once.entries import Begin, TopicPartition
-from pipeline.exactly_once.errors import LedgerError, ReplayMismatchError, RowError, SinkError
-from pipeline.exactly_once.later_attempt import Resumption
-from pipeline.exactly_once.partition_writer import Written, write_partition
+from echoless.client.batch import now_ms
+from echoless.client.sequencer import Identity
+from echoless.pipeline.exactly_once.ends import put_end
+from echoless.pipeline.exactly_once.entries import Begin, TopicPartition
+from echoless.pipeline.exactly_once.errors import (
+    LedgerError,
+    ReplayMismatchError,
+    RowError,
+    SinkError,
+)
+from echoless.pipeline.exactly_once.later_attempt import Resumption
+from echoless.pipeline.exactly_once.partition_writer import Written, write_partition
 from tests.pipeline.exactly_once.attempts import (
     PARTITIONS,
     TOPIC,
@@ -244,7 +249,7 @@ def test_what_another_attempt_stored_meanwhile_is_read_back(attempts, monkeypatc
     """It was not there when this attempt looked, so nothing was compared before it sent."""
     attempts.run([rows(1000)])
     attempts.lose_end()
-    monkeypatch.setattr("pipeline.exactly_once.numbering.resume_batch", _find_nothing)
+    monkeypatch.setattr("echoless.pipeline.exactly_once.numbering.resume_batch", _find_nothing)
     assert attempts.run([rows(1000)]).rows == 1000
     attempts.lose_end()
     with pytest.raises(ReplayMismatchError, match="at the same time has sent other rows"):

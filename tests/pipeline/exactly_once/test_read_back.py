@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from client.sequencer import Identity
-from pipeline.exactly_once.entries import Stretch, TopicPartition
-from pipeline.exactly_once.errors import SinkError
-from pipeline.exactly_once.leaders import Standing
-from pipeline.exactly_once.read_back import ReadBack
-from pipeline.exactly_once.stretches import Portion
-from protocol.records import Record, build_batch
+from echoless.client.sequencer import Identity
+from echoless.pipeline.exactly_once.entries import Stretch, TopicPartition
+from echoless.pipeline.exactly_once.errors import SinkError
+from echoless.pipeline.exactly_once.leaders import Standing
+from echoless.pipeline.exactly_once.read_back import ReadBack
+from echoless.pipeline.exactly_once.stretches import Portion
+from echoless.protocol.records import Record, build_batch
 
 TARGET = TopicPartition("orders", 0)
 STRETCH = Stretch(topic="orders", partition=0, sequence=0, rows_before=0, log_end_offset=0)

@@ -6,13 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from client.batch import partition_of
-from pipeline.exactly_once.entries import TopicPartition
-from pipeline.exactly_once.errors import RowError
-from pipeline.exactly_once.fingerprint import Fingerprint
-from pipeline.exactly_once.row_order import sort_rows
-from pipeline.exactly_once.rows import KEYLESS_RUN, Router, chunks, cut_records
-from protocol.records import Record
+from echoless.client.batch import partition_of
+from echoless.pipeline.exactly_once.entries import TopicPartition
+from echoless.pipeline.exactly_once.errors import RowError
+from echoless.pipeline.exactly_once.fingerprint import Fingerprint
+from echoless.pipeline.exactly_once.row_order import sort_rows
+from echoless.pipeline.exactly_once.rows import KEYLESS_RUN, Router, chunks, cut_records
+from echoless.protocol.records import Record
 
 COUNT = 4
 HEADERS = pa.list_(pa.struct({"key": pa.string(), "value": pa.binary()}))

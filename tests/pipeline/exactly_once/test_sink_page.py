@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.exactly_once.options import _PRODUCER_OPTIONS, _READERS
+from echoless.pipeline.exactly_once.options import _PRODUCER_OPTIONS, _READERS
 from tests.pipeline.exactly_once.attempts import PARTITIONS
 
 PAGE = Path(__file__).parents[3] / "docs/sink.md"

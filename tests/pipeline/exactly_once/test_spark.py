@@ -10,9 +10,9 @@ import pytest
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 
-from pipeline.exactly_once import ExactlyOnceSink, register
-from pipeline.exactly_once.data_source import BATCH_ID_PROPERTY, QUERY_ID_PROPERTY
-from pipeline.exactly_once.errors import LedgerError
+from echoless.pipeline.exactly_once import ExactlyOnceSink, register
+from echoless.pipeline.exactly_once.data_source import BATCH_ID_PROPERTY, QUERY_ID_PROPERTY
+from echoless.pipeline.exactly_once.errors import LedgerError
 from tests.pipeline.exactly_once.attempts import PARTITIONS, TOPIC
 from tests.pipeline.exactly_once.broker_thread import BrokerThread
 

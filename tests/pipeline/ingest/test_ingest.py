@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from protocol.records import Record
+from echoless.protocol.records import Record
 from tests.pipeline.exactly_once.broker_thread import BrokerThread
 from tests.pipeline.stored_records import count_stored, stored_records
 from tests.toolchain import require
@@ -20,8 +20,8 @@ from tests.toolchain import require
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipeline.streaming.counted_writer import Written
-    from pipeline.streaming.job import Job
+    from echoless.pipeline.streaming.counted_writer import Written
+    from echoless.pipeline.streaming.job import Job
 
 pytestmark = pytest.mark.spark
 
@@ -40,8 +40,8 @@ class Ingests:
         self._checkpoint = directory / "checkpoint"
 
     def job(self) -> Job:
-        from pipeline.streaming.figures import Figures
-        from pipeline.streaming.job import Job
+        from echoless.pipeline.streaming.figures import Figures
+        from echoless.pipeline.streaming.job import Job
 
         return Job(kind="ingest", name="ingest", metrics_listen=None, figures=Figures())
 
@@ -54,10 +54,10 @@ class Ingests:
         **settings: Any,
     ) -> None:
         """Runs until all files are done. `settings`: fields of `IngestSettings`."""
-        from pipeline.exactly_once.ledger_files import LocalFiles
-        from pipeline.ingest.plan import Plan
-        from pipeline.ingest.run import Ingest
-        from pipeline.ingest.settings import IngestSettings
+        from echoless.pipeline.exactly_once.ledger_files import LocalFiles
+        from echoless.pipeline.ingest.plan import Plan
+        from echoless.pipeline.ingest.run import Ingest
+        from echoless.pipeline.ingest.settings import IngestSettings
 
         given = {"reader_options": {}, "split_bytes": _SPLIT_BYTES, **settings}
         ingest = Ingest(
@@ -71,7 +71,7 @@ class Ingests:
 
     def write(self, frame: DataFrame, batch_id: int) -> Sequence[Written]:
         """Through the real sink."""
-        from pipeline.exactly_once import ExactlyOnceSink
+        from echoless.pipeline.exactly_once import ExactlyOnceSink
 
         ledger = str(self._checkpoint / "ledger")
         sink = ExactlyOnceSink(self.address, name="ingest", ledger=ledger, topic="rows")
@@ -147,7 +147,7 @@ def test_a_batch_that_was_not_marked_done_stores_nothing_again(ingests: Ingests)
     _write_numbers(ingests, "a.json", range(300))
 
     def write_and_die(frame: DataFrame, batch_id: int) -> Sequence[Written]:
-        from pipeline.exactly_once.errors import SinkError
+        from echoless.pipeline.exactly_once.errors import SinkError
 
         ingests.write(frame, batch_id)
         raise SinkError("dead")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.exactly_once.ledger_files import LocalFiles
-from pipeline.ingest.plan import Batch, Plan, SourceFile, check_unchanged
-from pipeline.ingest.settings import IngestError, IngestSettings
+from echoless.pipeline.exactly_once.ledger_files import LocalFiles
+from echoless.pipeline.ingest.plan import Batch, Plan, SourceFile, check_unchanged
+from echoless.pipeline.ingest.settings import IngestError, IngestSettings
 
 SETTINGS = IngestSettings(format="csv", topic="orders", reader_options={}, batch_bytes=100)
 

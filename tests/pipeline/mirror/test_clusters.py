@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pipeline.commands import app
-from pipeline.mirror.clusters import (
+from echoless.pipeline.commands import app
+from echoless.pipeline.mirror.clusters import (
     MirrorError,
     TargetTopics,
     check_different,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pipeline.commands import app
+from echoless.pipeline.commands import app
 from tests.pipeline.mirror.source_records import PARTITIONS, produce
 from tests.pipeline.pipeline_process import PipelineProcess
 from tests.pipeline.stored_records import count_stored, stored_records

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from client.connection import Connection
+from echoless.client.connection import Connection
 from tests.pipeline.exactly_once.broker_thread import BrokerThread
 from tests.pipeline.mirror.source_records import PARTITIONS, produce
 from tests.pipeline.stored_records import stored_records
@@ -19,7 +19,7 @@ from tests.toolchain import require
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.mirror.mirror import MirrorPlan
+    from echoless.pipeline.mirror.mirror import MirrorPlan
 
 pytestmark = pytest.mark.spark
 
@@ -38,7 +38,7 @@ def target(tmp_path: Path) -> Iterator[str]:
 
 
 def _plan(source: str, directory: Path) -> MirrorPlan:
-    from pipeline.mirror.mirror import MirrorPlan
+    from echoless.pipeline.mirror.mirror import MirrorPlan
 
     return MirrorPlan(
         source=source, topics=("orders",), checkpoint=str(directory / "checkpoint"), once=True
@@ -47,14 +47,14 @@ def _plan(source: str, directory: Path) -> MirrorPlan:
 
 def _mirror(spark: SparkSession, plan: MirrorPlan, target: str) -> None:
     """Mirrors until everything present is copied."""
-    from pipeline.exactly_once import ExactlyOnceSink
-    from pipeline.mirror.clusters import TargetTopics
-    from pipeline.mirror.mirror import Preparation, read_source, write_stream
-    from pipeline.mirror.offsets import lag_of
-    from pipeline.streaming.counted_writer import CountedWriter
-    from pipeline.streaming.figures import Figures
-    from pipeline.streaming.run import StreamRun
-    from pipeline.streaming.stop_request import StopRequest
+    from echoless.pipeline.exactly_once import ExactlyOnceSink
+    from echoless.pipeline.mirror.clusters import TargetTopics
+    from echoless.pipeline.mirror.mirror import Preparation, read_source, write_stream
+    from echoless.pipeline.mirror.offsets import lag_of
+    from echoless.pipeline.streaming.counted_writer import CountedWriter
+    from echoless.pipeline.streaming.figures import Figures
+    from echoless.pipeline.streaming.run import StreamRun
+    from echoless.pipeline.streaming.stop_request import StopRequest
 
     sink = ExactlyOnceSink(target, name="mirror", ledger=f"{plan.checkpoint}/ledger")
     figures = Figures()
@@ -120,7 +120,7 @@ def _connection(address: str) -> Connection:
 
 def test_attempts_at_a_batch_divide_it_alike(spark: SparkSession) -> None:
     """However the source numbers its tasks, a partition's records are in one place, by offset."""
-    from pipeline.mirror.arrangement import arrange
+    from echoless.pipeline.mirror.arrangement import arrange
 
     rows = [
         (topic, partition, offset)

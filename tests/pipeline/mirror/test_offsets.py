@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pipeline.mirror.mirror import MirrorPlan
-from pipeline.mirror.offsets import lag_of, parse_batch_offsets
+from echoless.pipeline.mirror.mirror import MirrorPlan
+from echoless.pipeline.mirror.offsets import lag_of, parse_batch_offsets
 
 _FILE = 'v1\n{"batchWatermarkMs":0,"conf":{"spark.sql.shuffle.partitions":"8"}}\n{"a":{"0":5,"2":7},"b":{"0":1}}'
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.streaming.explanation import explain
+from echoless.pipeline.streaming.explanation import explain
 
 _TASK = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted. SQLSTATE: XXKST
 Traceback (most recent call last):

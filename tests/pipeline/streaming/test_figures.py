@@ -8,9 +8,9 @@ import urllib.request
 import pytest
 from rich.console import Console
 
-from pipeline.streaming.figures import BatchFigures, Figures
-from pipeline.streaming.metrics import FiguresCollector, MetricsServer
-from pipeline.streaming.terminal import ProgressLine, summary
+from echoless.pipeline.streaming.figures import BatchFigures, Figures
+from echoless.pipeline.streaming.metrics import FiguresCollector, MetricsServer
+from echoless.pipeline.streaming.terminal import ProgressLine, summary
 
 
 def _figures() -> Figures:

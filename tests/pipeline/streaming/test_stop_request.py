@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
-from pipeline.streaming.stop_request import StopRequest
+from echoless.pipeline.streaming.stop_request import StopRequest
 
 
 def test_the_first_signal_asks_and_the_second_kills() -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinators.groups.consumer.state import read_consumer_value
-from protocol.consumer_offsets.consumer_values import (
+from echoless.coordinators.groups.consumer.state import read_consumer_value
+from echoless.protocol.consumer_offsets.consumer_values import (
     ConsumerValue,
     CurrentValue,
     EpochValue,
@@ -26,7 +26,7 @@ from protocol.consumer_offsets.consumer_values import (
     read_target_epoch,
     write_consumer_value,
 )
-from protocol.consumer_offsets.keys import (
+from echoless.protocol.consumer_offsets.keys import (
     ConsumerKey,
     CurrentKey,
     EpochKey,
@@ -37,7 +37,7 @@ from protocol.consumer_offsets.keys import (
     read_key,
     write_consumer_key,
 )
-from protocol.errors import DecodeError
+from echoless.protocol.errors import DecodeError
 from tests.protocol.consumer_offsets.test_page import PAGE
 
 READERS = (read_epoch, read_member, read_target_epoch, read_target, read_current, read_regex)

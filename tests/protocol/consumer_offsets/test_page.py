@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from protocol.consumer_offsets.group_value import (
+from echoless.protocol.consumer_offsets.group_value import (
     GroupValue,
     MemberValue,
     read_group_value,
     write_group_value,
 )
-from protocol.consumer_offsets.keys import (
+from echoless.protocol.consumer_offsets.keys import (
     GroupKey,
     OffsetKey,
     read_key,
     write_group_key,
     write_offset_key,
 )
-from protocol.consumer_offsets.offset_value import (
+from echoless.protocol.consumer_offsets.offset_value import (
     OffsetValue,
     read_offset_value,
     write_offset_value,

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from protocol.consumer_offsets.group_value import write_group_value
-from protocol.consumer_offsets.keys import write_group_key, write_offset_key
-from protocol.consumer_offsets.offset_value import write_offset_value
-from protocol.records import Record, build_batch
+from echoless.protocol.consumer_offsets.group_value import write_group_value
+from echoless.protocol.consumer_offsets.keys import write_group_key, write_offset_key
+from echoless.protocol.consumer_offsets.offset_value import write_offset_value
+from echoless.protocol.records import Record, build_batch
 from tests.compatibility.kafka_tools import run_tool
 from tests.protocol.consumer_offsets.test_consumer_values import RECORDS
 from tests.protocol.consumer_offsets.test_page import KEY, OFFSET, REBALANCING, STABLE

@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.consumer_offsets.group_value import (
+from echoless.protocol.consumer_offsets.group_value import (
     GroupValue,
     MemberValue,
     read_group_value,
     write_group_value,
 )
-from protocol.consumer_offsets.keys import OffsetKey, OtherKey, read_key, write_offset_key
-from protocol.consumer_offsets.offset_value import (
+from echoless.protocol.consumer_offsets.keys import OffsetKey, OtherKey, read_key, write_offset_key
+from echoless.protocol.consumer_offsets.offset_value import (
     OffsetValue,
     read_offset_value,
     write_offset_value,
 )
-from protocol.consumer_offsets.partitioner import partition_of_group
-from protocol.consumer_offsets.subscription import subscribed_topics
-from protocol.errors import DecodeError
+from echoless.protocol.consumer_offsets.partitioner import partition_of_group
+from echoless.protocol.consumer_offsets.subscription import subscribed_topics
+from echoless.protocol.errors import DecodeError
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import DecodeError
-from protocol.native import codec
-from protocol.native.codec import (
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.native import codec
+from echoless.protocol.native.codec import (
     ENTRIES_MAX,
     FIELDS_MAX,
     NAME_BYTES_MAX,

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import DecodeError, KafkaError
-from protocol.native import known_produce
-from protocol.native.codec import locate_fields
-from protocol.native.fields import Fields
-from protocol.native.known_produce import note_produce, read_known_produce
-from protocol.native.messages import Produce
+from echoless.protocol.errors import DecodeError, KafkaError
+from echoless.protocol.native import known_produce
+from echoless.protocol.native.codec import locate_fields
+from echoless.protocol.native.fields import Fields
+from echoless.protocol.native.known_produce import note_produce, read_known_produce
+from echoless.protocol.native.messages import Produce
 
 LOOK_ALIKES = [
     "\u0965batch",

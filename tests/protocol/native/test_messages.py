@@ -7,10 +7,10 @@ from typing import Any
 import msgpack
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.native.codec import locate_fields
-from protocol.native.fields import Fields
-from protocol.native.messages import (
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.native.codec import locate_fields
+from echoless.protocol.native.fields import Fields
+from echoless.protocol.native.messages import (
     CreateTopic,
     Fetch,
     Hello,
@@ -18,8 +18,8 @@ from protocol.native.messages import (
     Produce,
     ProducerState,
 )
-from protocol.record_batch import Codec, read_header
-from protocol.records import Record, read_records
+from echoless.protocol.record_batch import Codec, read_header
+from echoless.protocol.records import Record, read_records
 
 RECORDS = [{"value": b"v"}]
 

@@ -11,10 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.native.codec import ENTRIES_MAX, decode_message, encode_message, locate_fields
-from protocol.native.fields import Fields
-from protocol.native.replication import (
+from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
+from echoless.protocol.native.codec import (
+    ENTRIES_MAX,
+    decode_message,
+    encode_message,
+    locate_fields,
+)
+from echoless.protocol.native.fields import Fields
+from echoless.protocol.native.replication import (
     NEWEST_SNAPSHOT,
     WAIT_MS_MAX,
     AwaitTopic,

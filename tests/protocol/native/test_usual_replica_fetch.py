@@ -11,17 +11,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.native.codec import PACKED_BYTES_MAX, decode_message, encode_message, locate_fields
-from protocol.native.fields import Fields
-from protocol.native.replication import (
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.native.codec import (
+    PACKED_BYTES_MAX,
+    decode_message,
+    encode_message,
+    locate_fields,
+)
+from echoless.protocol.native.fields import Fields
+from echoless.protocol.native.replication import (
     WAIT_MS_MAX,
     ReplicaFetch,
     ReplicaFetched,
     ReplicaWanted,
     to_replica_fetch_answer,
 )
-from protocol.native.usual_replica_fetch import (
+from echoless.protocol.native.usual_replica_fetch import (
     READ_AT_ONCE_BYTES,
     ReplicaFetchAnswer,
     read_usual_replica_fetch,

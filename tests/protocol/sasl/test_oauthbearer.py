@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.sasl.mechanism import SaslError
-from protocol.sasl.oauthbearer import BearerMessage, bearer_message, read_bearer
+from echoless.protocol.sasl.mechanism import SaslError
+from echoless.protocol.sasl.oauthbearer import BearerMessage, bearer_message, read_bearer
 
 END = "\x01\x01"
 

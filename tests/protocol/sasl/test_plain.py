@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.sasl.mechanism import TOKEN_BYTES_MAX, SaslError
-from protocol.sasl.plain import plain_token, read_plain
+from echoless.protocol.sasl.mechanism import TOKEN_BYTES_MAX, SaslError
+from echoless.protocol.sasl.plain import plain_token, read_plain
 
 
 @pytest.mark.parametrize("token", [b"\0alice\0pw", b"alice\0alice\0pw", plain_token("alice", "pw")])

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.sasl.mechanism import Mechanism, SaslError
-from protocol.sasl.scram import (
+from echoless.protocol.sasl.mechanism import Mechanism, SaslError
+from echoless.protocol.sasl.scram import (
     ScramCredential,
     credential_of,
     escaped_name,
@@ -22,8 +22,8 @@ from protocol.sasl.scram import (
     salted_password,
     unescaped_name,
 )
-from protocol.sasl.scram_client import ScramClient
-from protocol.sasl.scram_server import Found, ScramServer
+from echoless.protocol.sasl.scram_client import ScramClient
+from echoless.protocol.sasl.scram_server import Found, ScramServer
 
 SHA_256, SHA_512 = Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512
 RFC_SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")

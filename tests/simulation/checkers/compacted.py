@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from protocol.records import iterate_records
+from echoless.protocol.records import iterate_records
 from tests.simulation.checkers.logs import Batch, ReplicaLog, read_batches
 from tests.simulation.observations import Poll
 

@@ -9,14 +9,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from coordinators.groups.consumer.state import ConsumerState
-from coordinators.groups.durable import DurableGroups
-from protocol.consumer_offsets.consumer_values import TopicPartition
-from protocol.consumer_offsets.group_value import read_group_value
-from protocol.consumer_offsets.keys import GroupKey, OffsetKey, read_key
-from protocol.consumer_offsets.offset_value import read_offset_value
-from protocol.errors import ErrorCode
-from protocol.records import iterate_records
+from echoless.coordinators.groups.consumer.state import ConsumerState
+from echoless.coordinators.groups.durable import DurableGroups
+from echoless.protocol.consumer_offsets.consumer_values import TopicPartition
+from echoless.protocol.consumer_offsets.group_value import read_group_value
+from echoless.protocol.consumer_offsets.keys import GroupKey, OffsetKey, read_key
+from echoless.protocol.consumer_offsets.offset_value import read_offset_value
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.records import iterate_records
 from tests.simulation.checkers.logs import Batch
 from tests.simulation.groups.seen import REFUSALS, Commit, Read, Seen
 

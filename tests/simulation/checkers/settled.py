@@ -6,14 +6,14 @@ import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from protocol.internal_topics import INTERNAL_TOPICS
+from echoless.protocol.internal_topics import INTERNAL_TOPICS
 from tests.simulation.checkers import compacted, delivery, nodes, replicas
 from tests.simulation.checkers.logs import ReplicaLog, read_log
 from tests.simulation.checkers.originals import original_batches
 from tests.simulation.observations import Append, Poll, Spot
 
 if TYPE_CHECKING:
-    from broker.partitions.partition import Partition
+    from echoless.broker.partitions.partition import Partition
     from tests.simulation.cluster import Cluster
 
 

@@ -6,15 +6,15 @@ import asyncio
 import json
 from typing import Final
 
-from coordinators.groups.answers import HeartbeatAnswer, JoinAnswer, SyncAnswer
-from coordinators.groups.requests import (
+from echoless.coordinators.groups.answers import HeartbeatAnswer, JoinAnswer, SyncAnswer
+from echoless.coordinators.groups.requests import (
     Heartbeat,
     JoinGroup,
     LeaveGroup,
     LeavingMember,
     SyncGroup,
 )
-from protocol.errors import ErrorCode
+from echoless.protocol.errors import ErrorCode
 from tests.simulation.clients import REQUEST_TIMEOUT_S, Client
 from tests.simulation.connection import ClientConnection
 from tests.simulation.groups.member import ELSEWHERE, REBALANCE_S, SESSION_S, Member

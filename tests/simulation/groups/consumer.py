@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from coordinators.groups.consumer.requests import (
+from echoless.coordinators.groups.consumer.requests import (
     JOINS,
     LEAVES,
     LEAVES_FOR_A_WHILE,
@@ -13,7 +13,7 @@ from coordinators.groups.consumer.requests import (
     ConsumerHeartbeat,
     ConsumerHeartbeatAnswer,
 )
-from protocol.errors import ErrorCode
+from echoless.protocol.errors import ErrorCode
 from tests.simulation.clients import REQUEST_TIMEOUT_S, Client
 from tests.simulation.connection import ClientConnection
 from tests.simulation.groups.member import ELSEWHERE, REBALANCE_S, Member

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any, Final
 
-from coordinators.groups.durable import DurableGroups
-from protocol.consumer_offsets.partitioner import partition_of_group
-from protocol.internal_topics import CONSUMER_OFFSETS
+from echoless.coordinators.groups.durable import DurableGroups
+from echoless.protocol.consumer_offsets.partitioner import partition_of_group
+from echoless.protocol.internal_topics import CONSUMER_OFFSETS
 from tests.simulation.checkers import groups as promises
 from tests.simulation.checkers import settled
 from tests.simulation.cluster import Cluster, Topic

@@ -6,14 +6,14 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import Any, Final
 
-from coordinators.groups.answers import OffsetCommitAnswer, OffsetFetchAnswer
-from coordinators.groups.requests import (
+from echoless.coordinators.groups.answers import OffsetCommitAnswer, OffsetFetchAnswer
+from echoless.coordinators.groups.requests import (
     CommittedPartition,
     GroupRequest,
     OffsetCommit,
     OffsetFetch,
 )
-from protocol.errors import ErrorCode
+from echoless.protocol.errors import ErrorCode
 from tests.simulation.clients import REQUEST_TIMEOUT_S, Client, NoAnswerError
 from tests.simulation.connection import ClientConnection
 from tests.simulation.groups.seen import Place, Read, Seen

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, NamedTuple
 
-from protocol.errors import ErrorCode
+from echoless.protocol.errors import ErrorCode
 from tests.simulation.observations import Observations
 
 REFUSALS: Final = frozenset(

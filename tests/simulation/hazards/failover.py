@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from broker.cluster.member import ClusterMember
-from broker.config.loading import LogFlush
-from broker.replication.isr_changes import IsrChanges
-from protocol.errors import ErrorCode
+from echoless.broker.cluster.member import ClusterMember
+from echoless.broker.config.loading import LogFlush
+from echoless.broker.replication.isr_changes import IsrChanges
+from echoless.protocol.errors import ErrorCode
 from tests.simulation.machine import Machine
 from tests.simulation.stage import COORDINATOR, SPOT, Stage
 

@@ -6,14 +6,14 @@ import inspect
 from asyncio import Task
 from typing import Any, Final
 
-from coordinators.groups.answers import JoinAnswer, OffsetCommitAnswer, OffsetFetchAnswer
-from coordinators.groups.consumer.requests import (
+from echoless.coordinators.groups.answers import JoinAnswer, OffsetCommitAnswer, OffsetFetchAnswer
+from echoless.coordinators.groups.consumer.requests import (
     JOINS,
     UNCHANGED,
     ConsumerHeartbeat,
     ConsumerHeartbeatAnswer,
 )
-from coordinators.groups.requests import (
+from echoless.coordinators.groups.requests import (
     CommittedPartition,
     GroupRequest,
     JoinGroup,
@@ -21,8 +21,8 @@ from coordinators.groups.requests import (
     OffsetFetch,
     SyncGroup,
 )
-from protocol.errors import ErrorCode
-from protocol.internal_topics import CONSUMER_OFFSETS
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.internal_topics import CONSUMER_OFFSETS
 from tests.simulation.machine import Machine
 from tests.simulation.observations import Spot
 from tests.simulation.stage import SPOT, Stage

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinators.groups.consumer.requests import JOINS, LEAVES
-from protocol.errors import ErrorCode
+from echoless.coordinators.groups.consumer.requests import JOINS, LEAVES
+from echoless.protocol.errors import ErrorCode
 from tests.simulation.hazards.group_stage import SETTINGS, Groups
 from tests.simulation.stage import Stage
 
 if TYPE_CHECKING:
-    from coordinators.groups.answers import JoinAnswer
+    from echoless.coordinators.groups.answers import JoinAnswer
 
 
 def a_zombie_coordinator_wakes() -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from broker.config.loading import LogFlush
-from protocol.errors import ErrorCode
+from echoless.broker.config.loading import LogFlush
+from echoless.protocol.errors import ErrorCode
 from tests.simulation.network import CALM
 from tests.simulation.stage import COORDINATOR, Stage
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from protocol.dedup import Duplicate, Reject
-from protocol.record_batch import BatchHeader, Codec, read_header, walk
-from protocol.records import Record, build_batch, iterate_records
-from storage.appended import Appended
-from storage.compaction.plan import CompactionRules
-from storage.compaction.swap import Cleaned
-from storage.log import Log
-from storage.log_config import LogConfig
+from echoless.protocol.dedup import Duplicate, Reject
+from echoless.protocol.record_batch import BatchHeader, Codec, read_header, walk
+from echoless.protocol.records import Record, build_batch, iterate_records
+from echoless.storage.appended import Appended
+from echoless.storage.compaction.plan import CompactionRules
+from echoless.storage.compaction.swap import Cleaned
+from echoless.storage.log import Log
+from echoless.storage.log_config import LogConfig
 from tests.storage.log_workload import read_all
 from tests.storage.one_log import NOW_MS
 

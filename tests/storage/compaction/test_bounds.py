@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from storage.compaction.swap import Cleaned, PendingSwap
-from storage.log import Log
-from storage.log_directory import LogDirectory
-from storage.opening import Opening
+from echoless.storage.compaction.swap import Cleaned, PendingSwap
+from echoless.storage.log import Log
+from echoless.storage.log_directory import LogDirectory
+from echoless.storage.opening import Opening
 from tests.fakes.memory_file_system import MemoryFileSystem
 from tests.storage.compaction.keyed_log import (
     CONFIG,
@@ -264,7 +264,9 @@ def test_producer_snapshots_of_merged_segments_go(
     fill_and_merge(one)
     before = len(one.files(".snapshot"))
     bases = {name.removesuffix(".log") for name in one.files(".log")}
-    monkeypatch.setattr("storage.old_segments.SNAPSHOTS_AT_ONCE_MAX", before - len(bases) - 1)
+    monkeypatch.setattr(
+        "echoless.storage.old_segments.SNAPSHOTS_AT_ONCE_MAX", before - len(bases) - 1
+    )
     for _ in range(2):
         removal = one.log.start_removal()
         assert removal is not None

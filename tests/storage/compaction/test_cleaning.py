@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from protocol.dedup import Duplicate, Reject
-from protocol.errors import ErrorCode
-from protocol.record_batch import HEADER_SIZE, Codec, read_header, seal_batch
-from storage.compaction.compaction import StalePassError
-from storage.compaction.swap import Cleaned
-from storage.file_system import CorruptLogError
+from echoless.protocol.dedup import Duplicate, Reject
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.record_batch import HEADER_SIZE, Codec, read_header, seal_batch
+from echoless.storage.compaction.compaction import StalePassError
+from echoless.storage.compaction.swap import Cleaned
+from echoless.storage.file_system import CorruptLogError
 from tests.storage.compaction.keyed_log import (
     CONFIG,
     Pair,

@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from storage.compaction.key_map import BYTES_PER_KEY, KeyMap, short_key
+from echoless.storage.compaction.key_map import BYTES_PER_KEY, KeyMap, short_key
 
 COUNTS = (22_000, 44_000, 50_000)
 """Just after the table has grown, which is when a key costs most, and before."""

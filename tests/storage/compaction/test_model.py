@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.dedup import Duplicate, Reject
-from protocol.errors import ErrorCode
-from protocol.record_batch import Codec, read_header
-from storage.appended import Appended
-from storage.compaction.plan import SegmentFacts, cleanable, grouped, plan
-from storage.log import Log
+from echoless.protocol.dedup import Duplicate, Reject
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.record_batch import Codec, read_header
+from echoless.storage.appended import Appended
+from echoless.storage.compaction.plan import SegmentFacts, cleanable, grouped, plan
+from echoless.storage.log import Log
 from tests.storage.compaction.keyed_log import (
     CONFIG,
     RULES,

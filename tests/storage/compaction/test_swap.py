@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from protocol.dedup import Duplicate
-from storage.file_system import StorageError
-from storage.log import Log
-from storage.opening import Opening
+from echoless.protocol.dedup import Duplicate
+from echoless.storage.file_system import StorageError
+from echoless.storage.log import Log
+from echoless.storage.opening import Opening
 from tests.fakes.memory_file_system import (
     MemoryFileSystem,
     PowerFailure,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from protocol.dedup import BatchMetadata, ProducerEntry
+from echoless.protocol.dedup import BatchMetadata, ProducerEntry
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1

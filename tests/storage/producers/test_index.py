@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.producers.index import NO_SLOT, ProducerIndex
+from echoless.storage.producers.index import NO_SLOT, ProducerIndex
 
 
 def degenerate(_producer_id: bytes) -> int:

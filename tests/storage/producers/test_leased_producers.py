@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.dedup import Duplicate, Reject
-from protocol.errors import ErrorCode
-from protocol.leases import LEASED_ID_END, LEASED_ID_MIN, is_leased, leased_id
-from storage.appended import Appended
-from storage.producers.snapshot import decode_snapshot, encode_snapshot
-from storage.producers.state import ProducerStates
+from echoless.protocol.dedup import Duplicate, Reject
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.leases import LEASED_ID_END, LEASED_ID_MIN, is_leased, leased_id
+from echoless.storage.appended import Appended
+from echoless.storage.producers.snapshot import decode_snapshot, encode_snapshot
+from echoless.storage.producers.state import ProducerStates
 from tests.storage.one_log import NOW_MS, SMALL, OneLog
 from tests.storage.producers.test_state import entry_at
 

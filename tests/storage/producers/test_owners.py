@@ -7,9 +7,9 @@ from collections import Counter, OrderedDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.bound_ids import tag_of, tagged
-from storage.producers.snapshot import decode_snapshot, encode_snapshot
-from storage.producers.state import ProducerStates
+from echoless.protocol.bound_ids import tag_of, tagged
+from echoless.storage.producers.snapshot import decode_snapshot, encode_snapshot
+from echoless.storage.producers.state import ProducerStates
 from tests.storage.producers.test_state import entry_at
 
 PRODUCERS_MAX = 6

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.dedup import BatchMetadata, ProducerEntry
-from storage.producers.record import (
+from echoless.protocol.dedup import BatchMetadata, ProducerEntry
+from echoless.storage.producers.record import (
     WINDOW_MAX,
     decode_record,
     encode_record,

@@ -15,10 +15,10 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.dedup import BatchMetadata, ProducerEntry
-from storage.file_system import StorageError
-from storage.producers.record import WINDOW_MAX, encode_record, record_size
-from storage.producers.snapshot import (
+from echoless.protocol.dedup import BatchMetadata, ProducerEntry
+from echoless.storage.file_system import StorageError
+from echoless.storage.producers.record import WINDOW_MAX, encode_record, record_size
+from echoless.storage.producers.snapshot import (
     SnapshotError,
     decode_snapshot,
     encode_snapshot,
@@ -26,7 +26,7 @@ from storage.producers.snapshot import (
     shift_times,
     write_snapshot,
 )
-from storage.producers.state import ProducerStates
+from echoless.storage.producers.state import ProducerStates
 from tests.fakes.memory_file_system import MemoryFileSystem, PowerFailure
 from tests.storage.producers.entries import entries, producer_ids
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from storage.log import Log
-from storage.producers.snapshot import decode_snapshot
-from storage.producers.snapshot_chunk import SnapshotChunk
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.storage.log import Log
+from echoless.storage.producers.snapshot import decode_snapshot
+from echoless.storage.producers.snapshot_chunk import SnapshotChunk
 from tests.storage.log_workload import Facts, facts_of_entries, new_file_system
 from tests.storage.one_log import DIRECTORY, NOW_MS, SMALL, OneLog
 

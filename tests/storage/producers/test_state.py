@@ -15,12 +15,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from protocol.dedup import BatchMetadata, ProducerEntry
-from storage.producers import order as producer_order
-from storage.producers.order import LIVE_ENTRIES_MAX
-from storage.producers.snapshot import decode_snapshot, encode_snapshot
-from storage.producers.state import FrozenStates, ProducerStates
-from storage.producers.table import ProducerTable
+from echoless.protocol.dedup import BatchMetadata, ProducerEntry
+from echoless.storage.producers import order as producer_order
+from echoless.storage.producers.order import LIVE_ENTRIES_MAX
+from echoless.storage.producers.snapshot import decode_snapshot, encode_snapshot
+from echoless.storage.producers.state import FrozenStates, ProducerStates
+from echoless.storage.producers.table import ProducerTable
 from tests.storage.producers.entries import entries, producer_ids
 
 

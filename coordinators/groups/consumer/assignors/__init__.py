@@ -8,9 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from coordinators.groups.consumer.assignors.inputs import AssignedTopic, Steps, Subscriber, Target
-from coordinators.groups.consumer.assignors.range_ import assign_ranges
-from coordinators.groups.consumer.assignors.uniform import assign_uniformly
+from echoless.coordinators.groups.consumer.assignors.inputs import (
+    AssignedTopic,
+    Steps,
+    Subscriber,
+    Target,
+)
+from echoless.coordinators.groups.consumer.assignors.range_ import assign_ranges
+from echoless.coordinators.groups.consumer.assignors.uniform import assign_uniformly
 
 Assignor = Callable[[Sequence[Subscriber], Sequence[AssignedTopic]], Steps]
 

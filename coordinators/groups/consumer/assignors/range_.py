@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coordinators.groups.consumer.assignors.inputs import AssignedTopic, Steps, Subscriber
-from protocol.consumer_offsets.consumer_values import TopicPartition
+from echoless.coordinators.groups.consumer.assignors.inputs import AssignedTopic, Steps, Subscriber
+from echoless.protocol.consumer_offsets.consumer_values import TopicPartition
 
 
 def assign_ranges(members: Sequence[Subscriber], topics: Sequence[AssignedTopic]) -> Steps:

@@ -14,8 +14,13 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final
 
-from coordinators.groups.consumer.assignors.inputs import AssignedTopic, Steps, Subscriber, Target
-from protocol.consumer_offsets.consumer_values import TopicPartition
+from echoless.coordinators.groups.consumer.assignors.inputs import (
+    AssignedTopic,
+    Steps,
+    Subscriber,
+    Target,
+)
+from echoless.protocol.consumer_offsets.consumer_values import TopicPartition
 
 _PASSES_MAX: Final = 16
 """Members with different subscriptions are evened out so often at most."""

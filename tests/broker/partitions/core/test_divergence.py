@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.partitions.core.divergence import can_compare, cut_offset, find_divergence
-from storage.leader_epochs import LeaderEpochs
+from echoless.broker.partitions.core.divergence import can_compare, cut_offset, find_divergence
+from echoless.storage.leader_epochs import LeaderEpochs
 from tests.fakes.memory_file_system import MemoryFileSystem
 
 

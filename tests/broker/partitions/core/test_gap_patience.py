@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.partitions.core.gap_patience import GAP_GRACE_S, PRODUCERS_MAX, GapPatience
-from protocol.dedup import BatchMetadata, ProducerEntry
-from protocol.record_batch import BatchHeader, read_header
-from protocol.sequence import SEQUENCE_MAX
+from echoless.broker.partitions.core.gap_patience import GAP_GRACE_S, PRODUCERS_MAX, GapPatience
+from echoless.protocol.dedup import BatchMetadata, ProducerEntry
+from echoless.protocol.record_batch import BatchHeader, read_header
+from echoless.protocol.sequence import SEQUENCE_MAX
 from tests.storage.log_workload import make_batch
 from tests.storage.one_log import NOW_MS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.partitions.core.in_sync_replicas import UNKNOWN_OFFSET, InSyncReplicas
+from echoless.broker.partitions.core.in_sync_replicas import UNKNOWN_OFFSET, InSyncReplicas
 
 LAG_MAX_S = 10.0
 

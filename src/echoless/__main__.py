@@ -1,10 +1,10 @@
-"""`python -m cli` is `echoless`."""
+"""`python -m echoless` is the command `echoless`."""
 
 from __future__ import annotations
 
 import sys
 
-from cli.main import main
+from echoless.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,6 +1,0 @@
-"""`python -m pipeline`."""
-
-from pipeline.commands import app
-
-if __name__ == "__main__":
-    app(prog_name="pipeline")

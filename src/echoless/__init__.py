@@ -1,0 +1,1 @@
+"""A record that is sent is stored once: the producers, the broker, and what tests of producers need."""

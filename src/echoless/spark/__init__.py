@@ -1,0 +1,1 @@
+"""The jobs of Spark, and what a program of PySpark uses."""
