@@ -35,7 +35,7 @@ from tests.support.echoless import REPOSITORY, Echoless
 from tests.support.raw_client import ConnectionEndedError
 
 _PLACES: Final = ("src", "broker", "coordinators", "storage", "protocol")
-"""What a broker is imported from."""
+"""The folders that a broker is imported from."""
 _COMMIT_SETTINGS: Final = {"log_flush": "commit"}
 _TOPICS: Final = map("topic-{}".format, itertools.count())
 _ROUND_BYTES_MAX: Final = 256 * 1024 * 1024

@@ -177,13 +177,13 @@ def test_block_can_be_recorded(inner: pytest.Pytester) -> None:
 def test_plugin_imports_nothing_before_it_is_used() -> None:
     """Every pytest of the environment loads it: it must cost them nothing."""
     program = (
-        "import sys, pytest; before = set(sys.modules); import testkit.plugin; "
+        "import sys, pytest; before = set(sys.modules); import echoless.testkit.plugin; "
         "print(sorted(set(sys.modules) - before))"
     )
     found = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert found.stdout.strip() == "['testkit', 'echoless.testkit.plugin']"
+    assert found.stdout.strip() == "['echoless', 'echoless.testkit', 'echoless.testkit.plugin']"
 
 
 def test_plugin_is_registered_where_echoless_is_installed() -> None:
