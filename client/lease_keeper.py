@@ -15,7 +15,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from echoless.client.lease import Lease, PartitionLeases
-from echoless.client.lease_request import Leased, NoLeasesError, TopicPartition
+from echoless.client.lease_request import Leased, NoLeasesError
+from echoless.client.topic_partition import TopicPartition
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.native.codec import ENTRIES_MAX
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from echoless.client.cluster import Address
 from echoless.client.connection_errors import AuthenticationError, ConnectionFailedError
@@ -17,6 +17,7 @@ from echoless.client.log_in import awaited_exchange_of, login_refused
 from echoless.client.security import NO_SECURITY, Login, Security, TokenLogin
 from echoless.client.sequenced_batch import Identity
 from echoless.client.streams import open_streams
+from echoless.client.topic_partition import TopicPartition
 from echoless.protocol.errors import DecodeError, KafkaError
 from echoless.protocol.framing import LENGTH_SIZE, frame_length
 from echoless.protocol.native.answers import Answer
@@ -28,11 +29,6 @@ ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 """Room for some 10,000 leases with long topic names and reasons."""
 _EPOCH_MAX: Final = 2**15 - 1
 _T = TypeVar("_T")
-
-
-class TopicPartition(NamedTuple):
-    topic: str
-    partition: int
 
 
 Leased = Mapping[TopicPartition, Lease | KafkaError]
@@ -131,7 +127,7 @@ def read_leases(
     for wanted, row in zip(partitions, fields.array("partitions", len(partitions)), strict=True):
         entry = Answer("a lease", row)
         if (entry.text("topic"), entry.integer("partition", -(2**31))) != wanted:
-            raise entry.complaint(f"it is not of {wanted.topic}-{wanted.partition}")
+            raise entry.complaint(f"it is not of {wanted}")
         leased[wanted] = read_error(row) or lease(
             Identity(entry.integer("pid"), entry.integer("generation", most=_EPOCH_MAX)),
             asked_at=asked_at,

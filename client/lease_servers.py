@@ -12,11 +12,11 @@ from echoless.client.cluster import Address
 from echoless.client.lease_request import (
     Leased,
     NoLeasesError,
-    TopicPartition,
     request_brokers,
     request_leases,
 )
 from echoless.client.security import NO_SECURITY, Security
+from echoless.client.topic_partition import TopicPartition
 
 
 class LeaseServers:

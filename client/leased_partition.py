@@ -15,10 +15,10 @@ from echoless.client.answers import Answer
 from echoless.client.cluster import NoLeaderError
 from echoless.client.lease import Lease
 from echoless.client.lease_keeper import LeaseKeeper
-from echoless.client.lease_request import TopicPartition
 from echoless.client.sequenced_batch import Identity
 from echoless.client.sequencer import Phase, Sequencer
 from echoless.client.sequencer_actions import Action, Failure
+from echoless.client.topic_partition import TopicPartition
 from echoless.protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 NO_IDENTITY: Final = Identity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)

@@ -19,7 +19,6 @@ from echoless.client.batch import Delivery, Piece, Records
 from echoless.client.cluster import NoLeaderError
 from echoless.client.connection_errors import ConnectionFailedError
 from echoless.client.errors import DeliveryError, delivery_error
-from echoless.client.lease_request import TopicPartition
 from echoless.client.leased_partition import LeasedPartition
 from echoless.client.pipelined_connection import PipelinedConnection
 from echoless.client.produce_request import PartitionBatch
@@ -41,6 +40,7 @@ from echoless.client.sequencer_actions import (
 )
 from echoless.client.state import PartitionState
 from echoless.client.surroundings import Surroundings
+from echoless.client.topic_partition import TopicPartition
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.produce_response import ProducedRow
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from echoless.client.topic_partition import TopicPartition
 from echoless.pipeline.audit.audit import Promises
 from echoless.pipeline.audit.streams import PartitionOfReplica
 from echoless.pipeline.batches.data_directory import (
@@ -28,7 +29,7 @@ def read_promises(paths: Sequence[str]) -> Promises:
         recovery_points = read_offsets(directory, RECOVERY_POINT_CHECKPOINT)
         was_clean = any((directory / name).exists() for name in CLEAN_SHUTDOWN)
         for part in find_partitions(directory):
-            key = (part.topic, part.partition)
+            key = TopicPartition(part.topic, part.partition)
             durable[path, *key] = _ALL if was_clean else recovery_points.get(key, 0)
         for key, offset in read_offsets(directory, HIGH_WATERMARK_CHECKPOINT).items():
             high_watermarks[path, *key] = offset

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from echoless.client.topic_partition import TopicPartition
 from echoless.pipeline.batches.segment_scan import Stretch
 from echoless.protocol.record_batch import HEADER_SIZE, read_header
 
@@ -27,7 +28,6 @@ _SEGMENT: Final = re.compile(r"(\d{20})\.log")
 _PARTITION: Final = re.compile(r"([a-zA-Z0-9._-]+)-(0|[1-9]\d*)")
 _INDEX_ENTRY: Final = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
 
-TopicPartition = tuple[str, int]
 Index = npt.NDArray[np.void]
 """An array of `_INDEX_ENTRY`, both fields ascending."""
 
@@ -146,6 +146,8 @@ def read_offsets(directory: Path, name: str) -> dict[TopicPartition, int]:
         if version != "0":  # Kafka's; ours ends with a checksum
             lines.pop()
         parts = [line.rsplit(" ", 2) for line in lines]
-        return {(topic, int(partition)): int(offset) for topic, partition, offset in parts}
+        return {
+            TopicPartition(topic, int(partition)): int(offset) for topic, partition, offset in parts
+        }
     except (OSError, ValueError):
         return {}

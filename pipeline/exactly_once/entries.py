@@ -8,20 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from echoless.client.sequencer import Identity
 from echoless.client.state import ProducerState
+from echoless.client.topic_partition import TopicPartition
 
 VERSION: Final = 1
-
-
-class TopicPartition(NamedTuple):
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from echoless.client.sequencer import Identity
-from echoless.pipeline.exactly_once.entries import TopicPartition
+from echoless.client.topic_partition import TopicPartition
 from echoless.pipeline.exactly_once.leaders import Leaders, Standing
 from echoless.pipeline.exactly_once.previous_batch import PreviousBatch
 from echoless.pipeline.exactly_once.stretches import agrees, is_ahead

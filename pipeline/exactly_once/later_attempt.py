@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from echoless.client.sequencer import BAD_NEWS_MAX, Identity
-from echoless.pipeline.exactly_once.entries import Begin, Stretch, TopicPartition
+from echoless.client.topic_partition import TopicPartition
+from echoless.pipeline.exactly_once.entries import Begin, Stretch
 from echoless.pipeline.exactly_once.errors import SinkError
 from echoless.pipeline.exactly_once.leaders import Leaders, Standing
 from echoless.pipeline.exactly_once.ledger import Place

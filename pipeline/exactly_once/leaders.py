@@ -17,7 +17,7 @@ from echoless.client.pipelined_connection import PipelinedConnection
 from echoless.client.producer_ids import new_identity
 from echoless.client.sequencer import EPOCH_MAX, Found, Identity
 from echoless.client.settings import Settings
-from echoless.pipeline.exactly_once.entries import TopicPartition
+from echoless.client.topic_partition import TopicPartition
 from echoless.pipeline.exactly_once.errors import SinkError
 from echoless.protocol.errors import ErrorCode
 

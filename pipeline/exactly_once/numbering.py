@@ -12,7 +12,8 @@ from functools import cached_property
 
 from echoless.client.sequencer import Identity
 from echoless.client.state import PartitionState, ProducerState
-from echoless.pipeline.exactly_once.entries import Begin, Stretch, TopicPartition
+from echoless.client.topic_partition import TopicPartition
+from echoless.pipeline.exactly_once.entries import Begin, Stretch
 from echoless.pipeline.exactly_once.errors import SinkError
 from echoless.pipeline.exactly_once.first_attempt import LeaderAhead, begin_batch
 from echoless.pipeline.exactly_once.later_attempt import CountStored, resume_batch

@@ -27,7 +27,8 @@ from typing import Any, NamedTuple
 
 from echoless.client.batch import now_ms
 from echoless.client.sequencer import Identity
-from echoless.pipeline.exactly_once.entries import End, Stretch, Target, TopicPartition
+from echoless.client.topic_partition import TopicPartition
+from echoless.pipeline.exactly_once.entries import End, Stretch, Target
 from echoless.pipeline.exactly_once.errors import SinkError
 from echoless.pipeline.exactly_once.fingerprint import Fingerprint
 from echoless.pipeline.exactly_once.leaders import Leaders

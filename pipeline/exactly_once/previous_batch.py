@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from echoless.client.sequencer import Identity
-from echoless.pipeline.exactly_once.entries import End, TopicPartition
+from echoless.client.topic_partition import TopicPartition
+from echoless.pipeline.exactly_once.entries import End
 
 
 class PreviousBatch(NamedTuple):

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from echoless.client.sequenced_batch import distance
 from echoless.client.sequencer import Identity
-from echoless.pipeline.exactly_once.entries import Stretch, TopicPartition
+from echoless.client.topic_partition import TopicPartition
+from echoless.pipeline.exactly_once.entries import Stretch
 from echoless.pipeline.exactly_once.errors import SinkError
 from echoless.pipeline.exactly_once.leaders import Leaders
 from echoless.pipeline.exactly_once.stretches import Portion

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from echoless.client.batch import record_size
 from echoless.client.column_partitions import partitions_of
 from echoless.client.columns import Columns, columns
-from echoless.pipeline.exactly_once.entries import TopicPartition
+from echoless.client.topic_partition import TopicPartition
 from echoless.pipeline.exactly_once.errors import RowError
 from echoless.protocol.records import Record
 

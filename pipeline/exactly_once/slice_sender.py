@@ -17,7 +17,7 @@ from echoless.client.producer import Producer
 from echoless.client.ready_batch import ReadyBatch
 from echoless.client.settings import Settings
 from echoless.client.state import ProducerState
-from echoless.pipeline.exactly_once.entries import TopicPartition
+from echoless.client.topic_partition import TopicPartition
 from echoless.pipeline.exactly_once.rows import Slice, cut_records
 from echoless.protocol.records import Record
 

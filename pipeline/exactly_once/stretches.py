@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from echoless.client.sequenced_batch import distance
 from echoless.client.sequencer import Found, Identity
-from echoless.pipeline.exactly_once.entries import Begin, Stretch, TopicPartition
+from echoless.client.topic_partition import TopicPartition
+from echoless.pipeline.exactly_once.entries import Begin, Stretch
 from echoless.protocol.sequence import increment
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from echoless.pipeline.exactly_once.entries import TopicPartition
+from echoless.client.topic_partition import TopicPartition
 from echoless.pipeline.exactly_once.errors import ReplayMismatchError
 from echoless.pipeline.exactly_once.fingerprint import Fingerprint
 from echoless.pipeline.exactly_once.ledger import Place

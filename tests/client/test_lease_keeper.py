@@ -12,14 +12,9 @@ import pytest
 
 from echoless.client.lease import Lease, lease
 from echoless.client.lease_keeper import LeaseKeeper
-from echoless.client.lease_request import (
-    Leased,
-    NoLeasesError,
-    TopicPartition,
-    read_leases,
-    request_leases,
-)
+from echoless.client.lease_request import Leased, NoLeasesError, read_leases, request_leases
 from echoless.client.sequenced_batch import Identity
+from echoless.client.topic_partition import TopicPartition
 from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
 from echoless.protocol.leases import is_leased
 from tests.simulation.virtual_loop import VirtualLoop

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from echoless.client.cluster import Address, parse_addresses
-from echoless.client.lease_request import NoLeasesError, TopicPartition
+from echoless.client.lease_request import NoLeasesError
 from echoless.client.lease_servers import LeaseServers
+from echoless.client.topic_partition import TopicPartition
 from tests.support.in_process import in_process
 from tests.support.native_client import NativeConnection
 

@@ -13,8 +13,9 @@ import pytest
 
 from echoless.client.batch import now_ms
 from echoless.client.sequencer import Identity
+from echoless.client.topic_partition import TopicPartition
 from echoless.pipeline.exactly_once.ends import put_end
-from echoless.pipeline.exactly_once.entries import Begin, TopicPartition
+from echoless.pipeline.exactly_once.entries import Begin
 from echoless.pipeline.exactly_once.errors import (
     LedgerError,
     ReplayMismatchError,

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from echoless.client.sequencer import Identity
-from echoless.pipeline.exactly_once.entries import Stretch, TopicPartition
+from echoless.client.topic_partition import TopicPartition
+from echoless.pipeline.exactly_once.entries import Stretch
 from echoless.pipeline.exactly_once.errors import SinkError
 from echoless.pipeline.exactly_once.leaders import Standing
 from echoless.pipeline.exactly_once.read_back import ReadBack

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from echoless.client.batch import partition_of
-from echoless.pipeline.exactly_once.entries import TopicPartition
+from echoless.client.topic_partition import TopicPartition
 from echoless.pipeline.exactly_once.errors import RowError
 from echoless.pipeline.exactly_once.fingerprint import Fingerprint
 from echoless.pipeline.exactly_once.row_order import sort_rows
