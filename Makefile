@@ -47,7 +47,7 @@ $(VENV)/bin/python:
 $(VENV)/.installed: pyproject.toml $(VENV)/bin/python
 	rm -rf echoless.egg-info  # of an installation before 0.3.0: pytest would find its plugin there
 	$(PYTHON) -m pip install -q --disable-pip-version-check -e .
-	$(PYTHON) -m compileall -q src/echoless/*/
+	$(PYTHON) -m compileall -q src/echoless src/echoless/*/
 	touch $@
 
 $(VENV)/.installed-dev: pyproject.toml $(VENV)/.installed

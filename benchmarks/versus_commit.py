@@ -93,10 +93,9 @@ def this_tree() -> Iterator[Path]:
 
 
 def _compile(tree: Path) -> None:
-    package = tree / "echoless"  # which has links to its rooms
-    for directory in package.iterdir() if package.exists() else [tree]:
-        if directory.is_dir():
-            compileall.compile_dir(directory, quiet=1)
+    rooms = (tree / "echoless").glob("*/")  # links, which are not followed
+    for directory in [tree, *(room for room in rooms if room.is_dir())]:
+        compileall.compile_dir(directory, quiet=1)
     if (tree / "broker" / "start_code.py").exists():  # before 0.3.0
         command = [sys.executable, "-P", "-m", "broker.start_code"]
         subprocess.run(command, env={**os.environ, "PYTHONPATH": str(tree)}, check=True)

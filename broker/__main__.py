@@ -5,15 +5,13 @@ from __future__ import annotations
 import sys
 
 from echoless.broker.garbage import begin_start
-from echoless.broker.start_code import use_start_code
 
 if __name__ == "__main__":
     begin_start()
-    use_start_code()
 
-    from echoless.broker.lean_imports import import_lean
+    from echoless.broker.without_openssl import import_asyncio
 
-    import_lean()
+    import_asyncio()
 
     from echoless.broker.serve import main
 

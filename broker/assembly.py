@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import socket
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -42,7 +43,6 @@ from echoless.broker.services import Services
 from echoless.broker.state_topics.append_parts import AppendParts
 from echoless.broker.state_topics.topic import StateTopic
 from echoless.protocol.internal_topics import CONSUMER_OFFSETS
-from echoless.protocol.lean_dataclass import replace
 
 if TYPE_CHECKING:
     from echoless.broker.admin.server import AdminServer

@@ -17,7 +17,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from echoless.broker.clock import Clock
 from echoless.broker.cluster.agreed_cluster_id import agreed_cluster_id
@@ -52,7 +52,6 @@ from echoless.broker.records.record_thread import RecordThread
 from echoless.broker.services import Services
 from echoless.broker.tree.node_tree import CoordinationError
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.storage.file_system import OutOfDescriptorsError, StorageError
 from echoless.storage.log_directory import LogDirectory
 from echoless.storage.meta_properties import read_cluster_id

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import resource
-from typing import Final
-
-from echoless.protocol.lean_named_tuple import NamedTuple
+from typing import Final, NamedTuple
 
 SPARES: Final = 16
 """Held in reserve so that file operations under way can complete; see `storage/spare_descriptors.py`."""

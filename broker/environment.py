@@ -9,12 +9,12 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import cache
 from random import Random
 from typing import TYPE_CHECKING, Final
 
 from echoless.broker.descriptors import SPARES, descriptor_shares
-from echoless.protocol.lean_dataclass import dataclass
 from echoless.storage.disk_work import RunAll, in_threads, one_by_one
 from echoless.storage.file_system import FileSystem
 from echoless.storage.os_file_system import OsFileSystem
@@ -28,7 +28,7 @@ COORDINATION_FILE: Final = "coordination.sqlite"
 """The file in the data directory in which the embedded coordinator keeps its nodes."""
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
+@dataclass(slots=True, frozen=True, kw_only=True, eq=False)
 class Environment:
     """The environment of one broker."""
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Final
 
-from echoless.protocol.lean_dataclass import dataclass, field
 from echoless.protocol.record_batch import LOG_OVERHEAD, BatchHeader
 from echoless.storage.opening import RecoveryReport
 
@@ -33,7 +33,7 @@ class Latencies(dict[int, list[float]]):
         return row
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Metrics:
     """The counters of one broker since its start."""
 

@@ -14,21 +14,19 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from echoless.broker.allocator import keep_freed_memory
 from echoless.broker.config.loading import Config, ConfigError, load_config
 from echoless.broker.essential_task import ESSENTIAL_TASK, essential_task, reported_task
 from echoless.broker.garbage import end_start
-from echoless.broker.lean_imports import loop_factory
 from echoless.broker.log_lines import configure_logs
 from echoless.broker.network.listeners import bind_listeners
 from echoless.broker.network.server import DRAIN_S, ListenError, Server, bind, bound_address
-from echoless.broker.start_code import end_start_code
 from echoless.broker.stop import Stop
 from echoless.broker.threads import OutOfThreadsError, start_workers
 from echoless.broker.tree.node_tree import CoordinationError
-from echoless.protocol.lean_named_tuple import NamedTuple
+from echoless.broker.without_openssl import loop_factory
 from echoless.storage.file_system import StorageError
 
 if TYPE_CHECKING:
@@ -141,7 +139,6 @@ async def _start(config: Config, rules: Sequence[RuleText], broker: Broker) -> _
     if broker.tls is not None:
         _follow_certificates(broker.tls)
     end_start()
-    end_start_code()
     sys.stdout.write(
         f"ready broker_id={config.broker_id} "
         f"listen={','.join(str(one.address) for one in listeners[:-1])} "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from echoless.broker.clock import Clock
@@ -25,7 +26,6 @@ from echoless.broker.records.fetch import FetchParts
 from echoless.broker.records.produce import ProduceParts
 from echoless.broker.records.record_thread import RecordThread
 from echoless.broker.tree.node_tree import NodeTree
-from echoless.protocol.lean_dataclass import dataclass
 from echoless.storage.file_system import StorageError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from echoless.protocol.native.admin_read import AdminRead
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Services:
     """The parts of one broker that has started."""
 

@@ -18,14 +18,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["serve"]:
         from echoless.broker.garbage import begin_start
-        from echoless.broker.start_code import use_start_code
 
         begin_start()
-        use_start_code()
 
-        from echoless.broker.lean_imports import import_lean
+        from echoless.broker.without_openssl import import_asyncio
 
-        import_lean()
+        import_asyncio()
 
         from echoless.broker.serve import main as serve
 

@@ -12,10 +12,8 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
-
-from echoless.protocol.lean_dataclass import dataclass, field
-from echoless.protocol.lean_named_tuple import NamedTuple
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 
 class ResourceType(enum.IntEnum):
@@ -194,7 +192,7 @@ def java_host(text: str) -> str:
     return ":".join(f"{int(group, 16):x}" for group in groups) + scope_mark + scope
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _OfType:
     """The ACLs of one resource type, by name."""
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.framing import Frame
 from echoless.protocol.headers import NO_TAGS, skip_tagged_fields, write_unsigned_varint
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.request_fields import refusing_cut_frames, string
 
 _ROW: Final = struct.Struct(">hhh")

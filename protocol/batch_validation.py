@@ -30,11 +30,11 @@ a count that nothing backs would move the log's end by up to 2**31. Knows nothin
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from echoless.protocol.checksum import crc32c
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.lean_dataclass import dataclass
 from echoless.protocol.record_batch import (
     ATTRIBUTES_POSITION,
     BATCH_HEADER,

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import mmap
 import struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from echoless.protocol.errors import DecodeError
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.record_batch import (
     CODEC_MASK,
     HEADER_SIZE,

@@ -35,11 +35,10 @@ Knows nothing of files, clocks and maps: times are passed in.
 from __future__ import annotations
 
 import enum
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from echoless.protocol.errors import ErrorCode
-from echoless.protocol.lean_dataclass import dataclass
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.record_batch import (
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
@@ -104,19 +103,6 @@ class ProducerEntry:
     """When this broker appended the newest batch, by its own clock. Expiry counts from here."""
     batches: tuple[BatchMetadata, ...]
     """The window, oldest first."""
-
-    def __init__(
-        self,
-        producer_epoch: int,
-        run_start: int,
-        last_append_ms: int,
-        batches: tuple[BatchMetadata, ...],
-    ) -> None:
-        """Written out, because there is one for every batch (`protocol/lean_dataclass.py`)."""
-        self.producer_epoch = producer_epoch
-        self.run_start = run_start
-        self.last_append_ms = last_append_ms
-        self.batches = batches
 
     @property
     def last_sequence(self) -> int:

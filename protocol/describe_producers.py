@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from echoless.protocol.dedup import ProducerEntry
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.headers import NO_TAGS, write_unsigned_varint
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 _THROTTLE: Final = struct.Struct(">i")
 _PARTITION: Final = struct.Struct(">ih")

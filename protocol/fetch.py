@@ -11,11 +11,10 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.headers import NO_TAGS, write_unsigned_varint
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 import uuid
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from echoless.protocol.errors import DecodeError
 from echoless.protocol.framing import Frame
@@ -22,7 +22,6 @@ from echoless.protocol.headers import (
     skip_tagged_fields,
     write_unsigned_varint,
 )
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.request_fields import ELEMENTS_MAX, add_elements, compact_size, field_bytes
 
 _INT16: Final = struct.Struct(">h")

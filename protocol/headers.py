@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from echoless.protocol.errors import DecodeError
 from echoless.protocol.framing import Frame
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 _FIXED: Final = struct.Struct(">hhih")
 _FIXED_SIZE: Final = _FIXED.size

@@ -8,12 +8,11 @@ every version with kio. Pure.
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.framing import Frame
 from echoless.protocol.headers import NO_TAGS, skip_tagged_fields
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.request_fields import nullable_string, refusing_cut_frames
 from echoless.protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 

@@ -8,11 +8,10 @@ be null. `tests/protocol/test_first_requests.py` compares every version with kio
 from __future__ import annotations
 
 import uuid
-from typing import Final
+from typing import Final, NamedTuple
 
 from echoless.protocol.framing import Frame
 from echoless.protocol.headers import skip_tagged_fields
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.request_fields import (
     ELEMENTS_MAX,
     add_elements,

@@ -11,13 +11,12 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Collection
-from typing import Final
+from typing import Final, NamedTuple
 
 from echoless.protocol.consumer_offsets.fields import pack_size, pack_string
 from echoless.protocol.errors import DecodeError
 from echoless.protocol.framing import Frame
 from echoless.protocol.headers import NO_TAGS, skip_tagged_fields
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.request_fields import (
     ELEMENTS_MAX,
     add_elements,

@@ -12,11 +12,10 @@ import functools
 import struct
 import uuid
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.headers import NO_TAGS, write_unsigned_varint
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 _PARTITION_V3: Final = struct.Struct(">ihqq")
 _PARTITION_V5: Final = struct.Struct(">ihqqq")

@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import struct
 import uuid
-from typing import Final
+from typing import Final, NamedTuple
 
 from echoless.protocol.errors import DecodeError
 from echoless.protocol.framing import Frame
 from echoless.protocol.headers import skip_tagged_fields
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.request_fields import ELEMENTS_MAX, add_elements, compact_size, field_bytes
 
 _ACKS_TIMEOUT: Final = struct.Struct(">hi")

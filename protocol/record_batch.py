@@ -18,11 +18,10 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from echoless.protocol.checksum import crc32c
 from echoless.protocol.errors import DecodeError
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.sequence import NO_SEQUENCE, increment
 
 Buffer = bytes | bytearray | memoryview

@@ -14,14 +14,14 @@ import importlib
 import io
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from echoless.protocol.errors import DecodeError
 from echoless.protocol.framing import Frame
-from echoless.protocol.lean_dataclass import dataclass
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
+@dataclass(slots=True, frozen=True, kw_only=True, eq=False)
 class Api:
     """One API of the Kafka protocol as Echoless serves it. Versions are inclusive."""
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from echoless.protocol.errors import DecodeError
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.record_batch import (
     BATCH_LENGTH_MIN,
     HEADER_SIZE,

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.storage import paths
 from echoless.storage.file_system import FileSystem
 from echoless.storage.producers.record import read_append_ms

@@ -15,10 +15,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Collection
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
-from echoless.protocol.lean_dataclass import dataclass
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.storage import paths
 from echoless.storage.checkpoints import CheckpointError, OffsetCheckpoint
 from echoless.storage.file_system import FileSystem
@@ -41,7 +40,7 @@ class PartitionOffsets(NamedTuple):
 NO_OFFSETS: Final = PartitionOffsets(0, 0, 0)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class PendingCheckpoint:
     """The offsets of one moment, to be written."""
 

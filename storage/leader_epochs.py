@@ -18,9 +18,8 @@ Called by the log. Knows nothing of batches and replicas.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import Final
+from typing import Final, NamedTuple
 
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.storage.checkpoints import (
     CheckpointError,
     parse_number,

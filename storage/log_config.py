@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from echoless.protocol.dedup import WINDOW_DEFAULT, UnknownProducerId
-from echoless.protocol.lean_dataclass import dataclass
 from echoless.protocol.leases import lease_retention_ms
 from echoless.storage.compaction.plan import CompactionRules
 
@@ -42,6 +43,6 @@ class LogConfig:
     """The owner with most producer ids loses one first, not the one idle for longest (`protocol/bound_ids.py`)."""
     is_compacted: bool = False
     """`cleanup.policy` names `compact`: of each key the newest record is kept."""
-    compaction_rules: CompactionRules = CompactionRules()
+    compaction_rules: CompactionRules = field(default_factory=CompactionRules)
     """Rules by which a compacted log is cleaned."""
     unknown_producer_id: UnknownProducerId = UnknownProducerId.REJECT

@@ -29,11 +29,11 @@ import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from itertools import islice
 from typing import Final
 
-from echoless.protocol.lean_dataclass import replace
 from echoless.storage import paths
 from echoless.storage.clock_checkpoint import ClockReading, last_reading, write_clock
 from echoless.storage.compaction.compaction import Uncleanable

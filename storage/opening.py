@@ -7,8 +7,8 @@ the modules that take part in recovery.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
-from echoless.protocol.lean_dataclass import dataclass, field
 from echoless.storage.file_system import FileSystem
 from echoless.storage.kept_offsets import KeptOffsets
 from echoless.storage.leader_epochs import LeaderEpochs
@@ -18,7 +18,7 @@ from echoless.storage.producers.state import ProducerStates
 from echoless.storage.segments import Segments
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
+@dataclass(slots=True, frozen=True, kw_only=True, eq=False)
 class Opening:
     """One partition directory, and what is known of its log from elsewhere."""
 
@@ -50,7 +50,7 @@ class Opening:
     """Set if a power failure would take the directory itself; the first flush calls it, in its thread."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class RecoveryReport:
     """The findings and actions of opening a log. Every loss has also been logged."""
 
@@ -79,7 +79,7 @@ class RecoveryReport:
         )
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Recovered:
     """The parts of a log that is ready to be served."""
 

@@ -20,9 +20,7 @@ The names are Kafka's, except for the last two checkpoints. Pure strings: touche
 from __future__ import annotations
 
 import re
-from typing import Final
-
-from echoless.protocol.lean_named_tuple import NamedTuple
+from typing import Final, NamedTuple
 
 LOCK: Final = ".lock"
 CLEAN_SHUTDOWN: Final = ".clean-shutdown"

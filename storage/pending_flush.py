@@ -23,8 +23,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
-from echoless.protocol.lean_dataclass import dataclass, field
 from echoless.storage.file_system import FileSystem
 from echoless.storage.leader_epochs import LeaderEpoch, LeaderEpochs
 from echoless.storage.segment import Segment
@@ -33,7 +33,7 @@ Snapshot = Callable[[], bytes]
 """Returns the bytes of a producer snapshot, in any one thread."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class PendingFlush:
     """One flush of everything below `end_offset`."""
 
@@ -51,40 +51,10 @@ class PendingFlush:
     leader_epochs: LeaderEpochs
     epochs: tuple[LeaderEpoch, ...] | None
     """The epochs of everything that the flush covers; None if they are on disk."""
-    _fs: FileSystem
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    fs: FileSystem
     is_done: bool = False
     is_cancelled: bool = False
-
-    def __init__(
-        self,
-        *,
-        end_offset: int,
-        directory: str,
-        segments: Sequence[Segment],
-        unsaved: Sequence[Segment],
-        snapshots: dict[str, Snapshot],
-        snapshot_offsets: Sequence[int],
-        has_new_files: bool,
-        make_name_durable: Callable[[], None] | None,
-        leader_epochs: LeaderEpochs,
-        epochs: tuple[LeaderEpoch, ...] | None,
-        fs: FileSystem,
-    ) -> None:
-        """Written out, because there is one for every few batches (`protocol/lean_dataclass.py`)."""
-        self.end_offset = end_offset
-        self.directory = directory
-        self.segments = segments
-        self.unsaved = unsaved
-        self.snapshots = snapshots
-        self.snapshot_offsets = snapshot_offsets
-        self.has_new_files = has_new_files
-        self.make_name_durable = make_name_durable
-        self.leader_epochs = leader_epochs
-        self.epochs = epochs
-        self._fs = fs
-        self._lock = threading.Lock()
-        self.is_done = self.is_cancelled = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self) -> None:
         """Does the work, unless cancelled. Raises `StorageError`."""
@@ -96,12 +66,12 @@ class PendingFlush:
             for segment in self.unsaved:
                 segment.indexes.save()
             for path, encode in self.snapshots.items():
-                self._fs.write_atomic(path, encode(), sync_name=False)
+                self.fs.write_atomic(path, encode(), sync_name=False)
             if self.epochs is not None:
                 self.leader_epochs.write(self.epochs)
             has_new_names = self.unsaved or self.snapshots or self.epochs is not None
             if self.has_new_files or has_new_names:
-                self._fs.sync_directory(self.directory)
+                self.fs.sync_directory(self.directory)
             if self.make_name_durable is not None:
                 self.make_name_durable()
             self.is_done = True

@@ -19,8 +19,8 @@ import logging
 import uuid
 from collections import deque
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
-from echoless.protocol.lean_dataclass import dataclass, field
 from echoless.storage import paths
 from echoless.storage.directory_checkpoints import DirectoryCheckpoints
 from echoless.storage.file_system import FileSystem
@@ -32,7 +32,7 @@ REMOVED_AT_ONCE_MAX = 20
 """Directories that one call of `remove_some` removes."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class PendingRemoval:
     """Partitions that are no longer part of the directory, but still on disk."""
 

@@ -20,8 +20,8 @@ import logging
 import threading
 from collections import Counter, deque
 from collections.abc import Collection
+from dataclasses import dataclass, field
 
-from echoless.protocol.lean_dataclass import dataclass, field
 from echoless.storage.file_system import FileSystem
 from echoless.storage.producers.replay import remove_snapshots
 from echoless.storage.retention import Reason
@@ -30,7 +30,7 @@ from echoless.storage.segment import Segment
 logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class PendingSegmentRemoval:
     """Segments that are no longer part of their log, and are still on disk."""
 

@@ -34,9 +34,9 @@ Called by `Log.open`.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from functools import partial
 
-from echoless.protocol.lean_dataclass import replace
 from echoless.protocol.record_batch import LOG_OVERHEAD
 from echoless.storage import accepted_loss, paths, replacement
 from echoless.storage.checkpoints import CheckpointError

@@ -24,9 +24,9 @@ snapshot means.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from echoless.protocol.lean_dataclass import dataclass
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.record_batch import Buffer
 from echoless.storage import paths
 from echoless.storage.file_system import CorruptLogError, FileSystem, StorageError
@@ -70,7 +70,7 @@ class NewLog(NamedTuple):
     producers: ProducerStates
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Replacement:
     """One replacement, with everything in it that the owner leaves alone until it is finished."""
 

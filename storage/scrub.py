@@ -7,8 +7,8 @@ a piece at a time, through a file of its own, in any one thread. Called by the b
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.storage.batch_reader import PlacedBatch, read_batches
 from echoless.storage.file_system import CorruptLogError, FileSystem
 from echoless.storage.offset_order import check_order

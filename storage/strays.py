@@ -27,9 +27,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Final
 
-from echoless.protocol.lean_dataclass import dataclass, replace
 from echoless.storage import paths
 from echoless.storage.directory_checkpoints import DirectoryCheckpoints, PartitionOffsets
 from echoless.storage.file_system import FileSystem, StorageError

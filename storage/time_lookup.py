@@ -9,8 +9,8 @@ read before is used afterwards.
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import NamedTuple
 
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.record_batch import NO_TIMESTAMP
 from echoless.storage.segment import Segment
 from echoless.storage.segments import Segments

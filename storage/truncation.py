@@ -17,8 +17,8 @@ Called by `log.py`, in any one thread (`pending_change.py`). Knows nothing of wh
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from echoless.protocol.lean_dataclass import dataclass
 from echoless.storage.file_system import FileSystem
 from echoless.storage.kept_offsets import KeptOffsets
 from echoless.storage.pending_segment_removal import PendingSegmentRemoval
@@ -28,7 +28,7 @@ from echoless.storage.segment import Segment
 from echoless.storage.segments import Segments
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Truncation:
     """One cut, with everything in it that the owner leaves alone until it is finished."""
 

@@ -8,9 +8,9 @@ nothing of what may be cut.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
-from echoless.protocol.lean_dataclass import dataclass
 from echoless.protocol.record_batch import (
     BATCH_LENGTH_MIN,
     HEADER_SIZE,
@@ -28,7 +28,7 @@ _HIGH_BYTES: Final = 4
 """The high bytes of an offset: the same for all batches of a segment, or one more."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class WholeBatches:
     """The figures of the whole batches after the damage."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from echoless.broker.admin.refusal import RefusalError
 from echoless.broker.admin.view import BrokerView
@@ -18,7 +18,6 @@ from echoless.coordinators.groups.consumer.requests import ConsumerDescribe, Con
 from echoless.coordinators.groups.requests import DescribeGroup, OffsetFetch
 from echoless.protocol.consumer_assignment import Partition, assigned_partitions
 from echoless.protocol.errors import ErrorCode
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from echoless.coordinators.groups.requests import GroupRequest

@@ -19,12 +19,11 @@ import os
 import re
 import time
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from echoless.broker.config.loading import ConfigError
 from echoless.broker.network.request import ANONYMOUS
 from echoless.broker.network.turns import in_thread
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 logger: Final = logging.getLogger(__name__)
 

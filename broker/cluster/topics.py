@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from echoless.broker.cluster.membership import Membership
@@ -24,7 +25,6 @@ from echoless.broker.partitions.held import Partitions
 from echoless.broker.partitions.topic_deletion import TopicDeletion
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.internal_topics import INTERNAL_TOPICS
-from echoless.protocol.lean_dataclass import replace
 
 logger = logging.getLogger(__name__)
 limited: Final = LimitedLog(logger)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from echoless.broker.config.names import Config, settings
 from echoless.broker.config.setting import Setting
 from echoless.broker.config.topic import TopicSetting, topic_settings, validated
 from echoless.broker.config.values import ConfigType, canonical
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 
 class ConfigSource(enum.IntEnum):

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from echoless.broker.config.security import SecurityConfig
 from echoless.broker.config.setting import setting
 from echoless.broker.config.values import INT32_MAX, duration, integer, size
-from echoless.protocol.lean_dataclass import dataclass
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
+@dataclass(slots=True, frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class GroupConfig(SecurityConfig):
     """Consumer groups and committed offsets."""
 

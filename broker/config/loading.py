@@ -14,7 +14,7 @@ import re
 import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from echoless.broker.config.listener_names import ADMIN
 from echoless.broker.config.listener_overrides import Overrides
@@ -22,7 +22,6 @@ from echoless.broker.config.names import Authorizer, Config, LogFlush, LogFormat
 from echoless.broker.config.security import ClientAuth
 from echoless.broker.config.setting import Setting
 from echoless.broker.config.values import Address, canonical
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 __all__ = ["Address", "Config", "ConfigError", "LogFlush", "LogFormat", "LogLevel", "load_config"]
 

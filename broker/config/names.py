@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 
 from echoless.broker.config.groups import GroupConfig
 from echoless.broker.config.listener_names import KAFKA_LISTENERS
@@ -45,7 +46,6 @@ from echoless.broker.config.values import (
     size,
 )
 from echoless.protocol.dedup import UnknownProducerId
-from echoless.protocol.lean_dataclass import dataclass, field, fields, replace
 from echoless.protocol.leases import LEASE_MARGIN_MS
 
 

@@ -8,9 +8,7 @@ Pure.
 from __future__ import annotations
 
 import re
-from typing import Final
-
-from echoless.protocol.lean_named_tuple import NamedTuple
+from typing import Final, NamedTuple
 
 _PART: Final = r"((?:\\.|[^\\/])*)"
 _RULE: Final = rf"\s*(?:(DEFAULT)|RULE:{_PART}/{_PART}/([LU]?))\s*(?:,|\Z)"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from echoless.broker.config.listener_names import LISTENERS
@@ -31,7 +32,6 @@ from echoless.broker.config.values import (
     password,
     size,
 )
-from echoless.protocol.lean_dataclass import dataclass
 from echoless.protocol.sasl.mechanism import PASSWORD_MECHANISMS, Mechanism
 
 
@@ -163,7 +163,7 @@ def _principal_mapping() -> Kind[PrincipalMapping]:
     )
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
+@dataclass(slots=True, frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class SecurityConfig:
     """The part of a broker's configuration that says who may connect and how."""
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from dataclasses import field
+from typing import Any, NamedTuple, TypeVar
 
 from echoless.broker.config.values import Kind
-from echoless.protocol.lean_dataclass import field
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 Value = TypeVar("Value")
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 
 from echoless.broker.config.groups import GroupConfig
 from echoless.broker.config.setting import setting
@@ -19,7 +20,6 @@ from echoless.broker.config.values import (
     set_of,
     size,
 )
-from echoless.protocol.lean_dataclass import dataclass
 
 
 class CompressionType(enum.StrEnum):
@@ -37,7 +37,7 @@ DELETE = "delete"
 COMPACT = "compact"
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
+@dataclass(slots=True, frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class StoredConfig(GroupConfig):
     """Compaction, compression and flushes."""
 

@@ -12,7 +12,8 @@ here are stored and described, and their description says so (`broker/config/wit
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, NamedTuple
 
 from echoless.broker.config.internal_topics import in_force
 from echoless.broker.config.names import Config, ProducerIdBinding, TimestampType, settings
@@ -20,8 +21,6 @@ from echoless.broker.config.stored import COMPACT, DELETE, CompressionType
 from echoless.broker.config.values import INT64_MAX, Kind, canonical
 from echoless.broker.config.without_effect import TIMESTAMP_DIFFERENCE, WITHOUT_EFFECT
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.lean_dataclass import dataclass, field, fields
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.leases import lease_retention_ms
 from echoless.storage.compaction.plan import CompactionRules
 from echoless.storage.log_config import LogConfig

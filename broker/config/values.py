@@ -11,10 +11,8 @@ import enum
 import os
 import re
 from collections.abc import Callable
-from typing import Final, Generic, TypeVar
-
-from echoless.protocol.lean_dataclass import dataclass
-from echoless.protocol.lean_named_tuple import NamedTuple
+from dataclasses import dataclass
+from typing import Final, Generic, NamedTuple, TypeVar
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
@@ -89,7 +87,7 @@ class ConfigType(enum.IntEnum):
     PASSWORD = 9
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, frozen=True, eq=False)
 class Kind(Generic[Value]):
     """One kind of value: `parse` reads it and raises `ValueError`; `expects` completes "takes"."""
 

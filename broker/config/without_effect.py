@@ -7,7 +7,7 @@ cannot keep is refused by its value: `remote.storage.enable=true`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from echoless.broker.config.values import (
     INT32_MAX,
@@ -20,7 +20,6 @@ from echoless.broker.config.values import (
     only,
     size,
 )
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 TIMESTAMP_DIFFERENCE: Final = "message.timestamp.difference.max.ms"
 

@@ -6,10 +6,9 @@ Values only. `decisions.py` keeps them, `stream.py` passes them on.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from echoless.protocol.errors import ErrorCode
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.record_batch import BatchHeader
 
 APPEND: Final = "append"

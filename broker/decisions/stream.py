@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from echoless.broker.decisions.events import Event, Subject
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 CAPACITY_DEFAULT: Final = 10_000
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from echoless.broker.faults.file_system import FaultyFileSystem
-from echoless.protocol.lean_dataclass import replace
 
 if TYPE_CHECKING:
     from echoless.broker.config.loading import Config

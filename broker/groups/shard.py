@@ -16,7 +16,7 @@ import asyncio
 import enum
 import logging
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from echoless.broker.essential_task import reported_task
 from echoless.broker.groups.held_requests import Answered, HeldRequests
@@ -53,7 +53,6 @@ from echoless.coordinators.groups.events import (
 )
 from echoless.coordinators.groups.requests import GroupRequest
 from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.storage.file_system import StorageError
 
 if TYPE_CHECKING:

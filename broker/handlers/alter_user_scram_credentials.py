@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
@@ -19,7 +19,6 @@ from echoless.broker.network.turns import awaited_in_turns, work_in_turns
 from echoless.broker.tree.node_tree import CoordinationError
 from echoless.protocol.acl import AclOperation
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from echoless.broker.services import Services

@@ -6,7 +6,7 @@ v1: the type of a member. A group of the classic protocol is not found: Describe
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
@@ -23,7 +23,6 @@ from echoless.coordinators.groups.consumer.requests import (
 )
 from echoless.protocol.acl import AclOperation, ResourceType
 from echoless.protocol.errors import ErrorCode
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.typed_requests import typed
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ Skipped: creation policies; there are none.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from echoless.broker.config.description import describe_topic
@@ -30,7 +31,6 @@ from echoless.broker.network.request import Answer, Request
 from echoless.broker.network.turns import awaited_in_turns
 from echoless.protocol.acl import AclOperation, ResourceType
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.lean_dataclass import replace
 
 if TYPE_CHECKING:
     from echoless.broker.services import Services

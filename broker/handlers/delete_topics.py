@@ -12,7 +12,7 @@ id; a topic that is named twice, in either way, is refused.
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from echoless.broker.handlers.apis import declared
 from echoless.broker.handlers.merged_responses import Rows
@@ -27,7 +27,6 @@ from echoless.broker.network.request import Answer, Request
 from echoless.broker.network.turns import awaited_in_turns
 from echoless.protocol.acl import AclOperation, ResourceType
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.typed_requests import typed
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ Skipped: broker loggers, client metrics, groups (INVALID_REQUEST).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from echoless.broker.config.description import ConfigEntry, describe_broker, describe_topic
 from echoless.broker.config.internal_topics import in_force
@@ -34,7 +34,6 @@ from echoless.broker.network.request import Answer, Outcome, Request
 from echoless.broker.network.turns import in_turns
 from echoless.protocol.acl import AclOperation
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.typed_requests import typed
 
 if TYPE_CHECKING:

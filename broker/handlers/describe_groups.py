@@ -6,7 +6,7 @@ v1-2: as they are. v3 (KIP-430): authorised operations. v4 (KIP-345): static mem
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
@@ -20,7 +20,6 @@ from echoless.coordinators.groups.answers import DescribeAnswer
 from echoless.coordinators.groups.requests import DescribeGroup
 from echoless.protocol.acl import AclOperation, ResourceType
 from echoless.protocol.errors import ErrorCode
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.typed_requests import typed
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import asyncio
 import datetime
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
@@ -30,7 +30,6 @@ from echoless.broker.network.turns import ROWS_PER_TURN, ManyRows, work_in_turns
 from echoless.broker.tree.node_tree import CoordinationError
 from echoless.protocol.acl import AclOperation
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.typed_requests import typed
 
 if TYPE_CHECKING:

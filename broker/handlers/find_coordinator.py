@@ -9,7 +9,7 @@ treats as fatal. v1: kinds of keys. v3: flexible. v4 (KIP-699) asks for several 
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import echoless.broker.groups.shard  # noqa: F401 - begins on the loop when the topic is created; this file is imported in a thread
 from echoless.broker.cluster.addresses import client_addresses
@@ -22,7 +22,6 @@ from echoless.broker.network.request import Answer, Outcome, Request
 from echoless.broker.network.turns import Described, in_turns
 from echoless.protocol.acl import AclOperation, ResourceType
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.typed_requests import typed
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ v1-2: as they are. v3 (KIP-345): static members. v4: flexible.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
@@ -16,7 +16,6 @@ from echoless.broker.network.request import Answer, Outcome, Request
 from echoless.coordinators.groups.answers import HeartbeatAnswer
 from echoless.coordinators.groups.requests import Heartbeat
 from echoless.protocol.acl import AclOperation
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.typed_requests import typed
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ v0 has no rebalance timeout. v1-3: as they are. v4 (KIP-394): a new member is gi
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
@@ -21,7 +21,6 @@ from echoless.coordinators.groups.answers import JoinAnswer, refusal
 from echoless.coordinators.groups.requests import JoinGroup
 from echoless.protocol.acl import AclOperation
 from echoless.protocol.group_responses import encode_join_group_response
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.typed_requests import typed
 
 if TYPE_CHECKING:

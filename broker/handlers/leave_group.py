@@ -6,7 +6,7 @@ members by their instance ids. v4: flexible. v5: a reason, which is logged.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
@@ -19,7 +19,6 @@ from echoless.coordinators.groups.answers import LeaveAnswer
 from echoless.coordinators.groups.requests import LeaveGroup, LeavingMember
 from echoless.protocol.acl import AclOperation
 from echoless.protocol.errors import ErrorCode
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.typed_requests import typed
 
 if TYPE_CHECKING:

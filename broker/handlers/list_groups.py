@@ -7,7 +7,7 @@ A client asks every broker. Groups that it may not describe are left out. v1-2: 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
@@ -18,7 +18,6 @@ from echoless.broker.network.request import Answer, Outcome, Request
 from echoless.broker.network.turns import in_turns
 from echoless.protocol.acl import AclOperation, ResourceType
 from echoless.protocol.errors import ErrorCode
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.typed_requests import typed
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
@@ -25,7 +25,6 @@ from echoless.broker.partitions.partition import Partition
 from echoless.protocol.acl import AclOperation
 from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
 from echoless.protocol.fetch import READ_COMMITTED
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.record_batch import read_header
 from echoless.protocol.record_check import is_quickly_opened
 from echoless.protocol.typed_requests import typed

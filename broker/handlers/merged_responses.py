@@ -9,10 +9,9 @@ import functools
 import importlib
 import io
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from echoless.broker.handlers.request_topics import topic_key
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.registry import Api
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Awaitable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from echoless.broker.cluster.addresses import client_addresses
 from echoless.broker.cluster.metadata_rows import PACKED_AT_ONCE, partition_rows
@@ -29,7 +29,6 @@ from echoless.broker.network.turns import Described, Fields, in_turns
 from echoless.protocol.acl import AclOperation, ResourceType
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.internal_topics import INTERNAL_TOPICS
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.metadata_request import MetadataRequest, WantedTopic
 from echoless.protocol.metadata_response import (
     BrokerRow,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from echoless.broker.handlers import fetch, produce
 from echoless.broker.handlers.mutations import REFUSED_SINCE, mutation_pause_ms
@@ -19,7 +19,6 @@ from echoless.broker.network.request import Answer, Outcome, Request, needing_as
 from echoless.broker.records.produce import ACKS_NONE
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.fetch import encode_fetch_response
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from echoless.broker.handlers.served import Served

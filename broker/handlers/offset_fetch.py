@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
@@ -25,7 +25,6 @@ from echoless.coordinators.groups.answers import FetchedOffset, OffsetFetchAnswe
 from echoless.coordinators.groups.requests import OffsetFetch
 from echoless.protocol.acl import AclOperation, ResourceType
 from echoless.protocol.errors import ErrorCode
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.typed_requests import typed
 
 if TYPE_CHECKING:

@@ -7,16 +7,16 @@ error that is not the handler's own: fault rules, unsupported versions, and what
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from echoless.broker.handlers.request_topics import topics_of
 from echoless.broker.network.denial import IsRefused, everything
 from echoless.broker.network.request import Request
 from echoless.protocol.errors import KafkaError
-from echoless.protocol.lean_dataclass import dataclass
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
+@dataclass(slots=True, frozen=True, kw_only=True, eq=False)
 class Refusal:
     """The parts of a request to answer with an error."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from echoless.broker.handlers.merged_responses import Rows, merge
 from echoless.broker.handlers.permits import Permit, closed
@@ -17,7 +17,6 @@ from echoless.broker.handlers.request_topics import listed_topics_field, names_m
 from echoless.broker.handlers.throttle_time import with_throttle_time
 from echoless.broker.network.request import Answer, NoResponse, Outcome, Request, needing_as_much
 from echoless.broker.network.turns import ROWS_PER_TURN, in_thread
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.registry import Api
 
 if TYPE_CHECKING:

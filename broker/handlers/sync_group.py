@@ -5,7 +5,7 @@ v1-2: as they are. v3 (KIP-345): static members. v4: flexible. v5: type and name
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
@@ -17,7 +17,6 @@ from echoless.coordinators.groups.answers import SyncAnswer
 from echoless.coordinators.groups.requests import SyncGroup
 from echoless.protocol.acl import AclOperation
 from echoless.protocol.group_responses import encode_sync_group_response
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.typed_requests import typed
 
 if TYPE_CHECKING:

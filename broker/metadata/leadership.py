@@ -8,10 +8,10 @@ from what is appended after it. Pure.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from echoless.broker.metadata.node_data import NO_LEADER, PartitionState
 from echoless.broker.metadata.topic import Topic
-from echoless.protocol.lean_dataclass import replace
 
 
 def initial_state(replicas: tuple[int, ...], able: Collection[int] | None = None) -> PartitionState:

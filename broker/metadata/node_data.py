@@ -14,12 +14,11 @@ import base64
 import json
 import uuid
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 from echoless.broker.tree.node_json import decode_node_json
 from echoless.broker.tree.node_tree import CoordinationError, Node
-from echoless.protocol.lean_dataclass import dataclass
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 BROKERS: Final = "/brokers/ids"
 TOPICS: Final = "/brokers/topics"

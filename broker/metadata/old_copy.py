@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from echoless.broker.metadata.node_data import PartitionState
 from echoless.broker.metadata.topic import Topic
 from echoless.broker.tree.node_tree import CoordinationError
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from echoless.broker.metadata.topic_registry import TopicRegistry

@@ -21,7 +21,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from echoless.broker.metadata.old_copy import REMEDY
 from echoless.broker.tree.node_json import decode_node_json
@@ -35,7 +35,6 @@ from echoless.broker.tree.node_tree import (
     NoNodeError,
 )
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.leases import LEASED_ID_END, LEASED_ID_MIN
 
 PATH: Final = "/latest_producer_id_block"

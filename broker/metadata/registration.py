@@ -10,6 +10,7 @@ import asyncio
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from echoless.broker.config.listener_names import KAFKA_LISTENERS
@@ -25,7 +26,6 @@ from echoless.broker.tree.node_tree import (
     Write,
     ensure_paths,
 )
-from echoless.protocol.lean_dataclass import dataclass, field
 
 _PLAINTEXT: Final = "PLAINTEXT"
 _ENDPOINT: Final = re.compile(r"([^:/]+)://(?:\[([^\]]*)\]|([^:]*)):(-?\d+)")

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
 from echoless.broker.metadata.node_data import Assignment, PartitionState, Reassignment
-from echoless.protocol.lean_dataclass import dataclass, field, replace
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 NO_NODE: Final = -1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from random import Random
 
 from echoless.broker.metadata.leadership import initial_state
@@ -12,7 +13,6 @@ from echoless.broker.metadata.registration import BrokerInfo
 from echoless.broker.metadata.replica_assignment import assign_replicas, check_assignment
 from echoless.broker.metadata.topic import NewTopic, StateChange, Topic
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.lean_dataclass import replace
 
 Brokers = Mapping[int, BrokerInfo]
 """The registered brokers."""

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import islice
 from typing import Final
@@ -67,7 +68,6 @@ from echoless.broker.tree.node_tree import (
     Write,
     ensure_paths,
 )
-from echoless.protocol.lean_dataclass import replace
 
 OPERATIONS_MAX: Final = 1000
 """In one multi-operation; about 200 bytes each."""

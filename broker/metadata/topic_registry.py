@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -44,7 +45,6 @@ from echoless.broker.tree.node_tree import (
     Operation,
 )
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.lean_dataclass import replace
 
 if TYPE_CHECKING:
     from echoless.broker.metadata.topic_follower import TopicFollower

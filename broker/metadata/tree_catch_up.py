@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from echoless.broker.metadata.node_data import NO_LEADER
@@ -12,7 +13,6 @@ from echoless.broker.metadata.old_copy import OldCopyError, OldEpoch, old_epochs
 from echoless.broker.metadata.producer_ids import PATH, raise_block
 from echoless.broker.metadata.topic import StateChange
 from echoless.broker.tree.node_tree import NodeTree
-from echoless.protocol.lean_dataclass import replace
 
 if TYPE_CHECKING:
     from echoless.broker.metadata.topic_registry import TopicRegistry

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from echoless.broker.handlers.mutations import EXCEEDED
 from echoless.broker.native.acknowledged import Acknowledged
@@ -16,7 +16,6 @@ from echoless.broker.native.failure import failure
 from echoless.broker.network.request import NoResponse, Peer, needing_as_much
 from echoless.broker.records.produce import ACKS_NONE
 from echoless.protocol.errors import KafkaError
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.native.messages import Fetch, Produce
 from echoless.protocol.native.usual_replica_fetch import ReplicaFetchAnswer
 

@@ -7,10 +7,10 @@ authorizer (`Services.access`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from echoless.protocol.errors import KafkaError
-from echoless.protocol.lean_dataclass import dataclass
 
 IsRefused = Callable[[Any, int], bool]
 """Whether a partition is refused; takes the topic as the request names it, and the partition."""
@@ -21,7 +21,7 @@ def everything(_topic: object, _partition: int) -> bool:
     return True
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, frozen=True, eq=False)
 class Denial:
     """The error for what a client may not do."""
 

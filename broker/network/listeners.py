@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import socket
+from typing import NamedTuple
 
 from echoless.broker.config.listener_names import KAFKA_LISTENERS, NATIVE
 from echoless.broker.config.loading import Address, Config
 from echoless.broker.network.server import bind, bound_address
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 
 class Listener(NamedTuple):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
-from typing import Any, Final, Protocol
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Protocol
 
 from echoless.broker.config.listener_names import PLAINTEXT
 from echoless.broker.network.promise import Promise
 from echoless.protocol.headers import RequestHeader
-from echoless.protocol.lean_dataclass import dataclass
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of a client that has not authenticated, as Kafka names it."""
@@ -39,7 +38,7 @@ class Software(NamedTuple):
     version: str
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Peer:
     """The other end of a connection."""
 
@@ -75,7 +74,7 @@ class Peer:
         return self.address.rpartition(":")[0]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Request:
     """One decoded request."""
 
@@ -83,12 +82,6 @@ class Request:
     body: Any
     """The kio entity of the request's API and version, or what `Api.read_request` makes."""
     peer: Peer
-
-    def __init__(self, header: RequestHeader, body: Any, peer: Peer) -> None:
-        """Written out, because there is one for every request (`protocol/lean_dataclass.py`)."""
-        self.header = header
-        self.body = body
-        self.peer = peer
 
     @property
     def version(self) -> int:

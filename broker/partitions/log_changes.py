@@ -18,6 +18,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,7 +27,6 @@ from echoless.broker.metadata.node_data import PartitionState
 from echoless.broker.partitions.partition import Partition
 from echoless.broker.threads import DISK
 from echoless.protocol.errors import DecodeError
-from echoless.protocol.lean_dataclass import dataclass
 from echoless.storage.disk_work import RunAll
 from echoless.storage.file_system import StorageError
 from echoless.storage.log import Log
@@ -63,7 +63,7 @@ Role = tuple[PartitionState, tuple[int, ...]]
 Update = Callable[[Partition, PartitionState, tuple[int, ...]], None]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _UnderWay:
     """A log that is being changed."""
 

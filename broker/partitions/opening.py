@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -20,7 +21,6 @@ from echoless.broker.metadata.topic_registry import TopicRegistry
 from echoless.broker.partitions.assigned import Assigned
 from echoless.broker.partitions.disk_queue import DiskQueue, in_thread
 from echoless.broker.partitions.slices import slices
-from echoless.protocol.lean_dataclass import dataclass, field
 from echoless.storage.file_system import StorageError
 from echoless.storage.log import Log
 from echoless.storage.log_config import LogConfig
@@ -30,7 +30,7 @@ MADE_AT_ONCE: Final = 20
 """Partitions whose directories are made in one go in a thread and then held, in one step of the loop."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Pending:
     """The partitions of one topic that are being opened."""
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from echoless.broker.config.names import TimestampType
 from echoless.broker.config.stored import CompressionType
 from echoless.broker.config.topic import TopicConfig
 from echoless.broker.config.values import INT64_MAX
 from echoless.protocol.batch_validation import ANY_TIMESTAMP, TimestampRules
 from echoless.protocol.compression import Compression
-from echoless.protocol.lean_dataclass import dataclass
 from echoless.protocol.record_batch import Codec
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
+@dataclass(slots=True, frozen=True, kw_only=True, eq=False)
 class ProduceRules:
     """Requirements of a topic on a batch and on its replicas."""
 

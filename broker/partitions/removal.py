@@ -14,6 +14,7 @@ import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -22,7 +23,6 @@ from echoless.broker.metadata.topic import Topic
 from echoless.broker.partitions.assigned import Assigned, Key
 from echoless.broker.partitions.disk_queue import DiskQueue, in_thread
 from echoless.broker.partitions.slices import slices
-from echoless.protocol.lean_dataclass import dataclass
 from echoless.storage.file_system import OutOfDescriptorsError, StorageError
 from echoless.storage.log_directory import LogDirectory
 from echoless.storage.pending_removal import PendingRemoval
@@ -37,7 +37,7 @@ _SWEEP_PAUSE_S: Final = 0.005
 """Pause between two slices of removed directories, so that the disk serves others too."""
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, frozen=True, eq=False)
 class _Leaving:
     """A deleted topic whose directories still have their names."""
 

@@ -10,11 +10,10 @@ Invariant: a connection that waits is muted, and one that has left is never unmu
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from echoless.broker.network.fair_queue import FairQueue
 from echoless.broker.quotas.rate import TokenBucket
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from echoless.broker.network.connection import Connection

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from echoless.broker.metadata.config_nodes import DEFAULT_NAME
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 
 class QuotaKey(enum.StrEnum):

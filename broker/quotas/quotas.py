@@ -12,14 +12,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from echoless.broker.limited_log import LimitedLog
 from echoless.broker.metadata.config_nodes import CHANGES, sanitized
 from echoless.broker.quotas.quota import Limits, QuotaKey, address_limit_of, limit_of
 from echoless.broker.quotas.quota_nodes import read_quotas
 from echoless.broker.quotas.rate import SAMPLE_S, Rate, TokenBucket
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable

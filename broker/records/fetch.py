@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from echoless.broker.metrics import Metrics
@@ -24,7 +25,6 @@ from echoless.broker.partitions.partition import Partition
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.fetch import READ_COMMITTED, PartitionFetched, TopicFetched
 from echoless.protocol.fetch_request import FetchPartition, FetchRequest
-from echoless.protocol.lean_dataclass import dataclass
 from echoless.storage.file_system import StorageError
 from echoless.storage.log import Log
 from echoless.storage.log_directory import LogDirectory
@@ -41,7 +41,7 @@ _new: Final = tuple.__new__
 """Makes a named tuple of its fields: a call of its class takes three times as long."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FetchParts:
     """The parts of the broker that a fetch needs."""
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from echoless.broker.clock import Clock
 from echoless.broker.decisions.decisions import Decisions, window_of
@@ -26,8 +27,6 @@ from echoless.protocol.batch_validation import check_batch, check_container, sou
 from echoless.protocol.compression import recompressed
 from echoless.protocol.dedup import Duplicate, Reject
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.lean_dataclass import dataclass
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.produce import PartitionProduced, RecordError
 from echoless.protocol.record_batch import (
     ATTRIBUTES_LOW_POSITION,
@@ -94,7 +93,7 @@ class Stored(NamedTuple):
     """Whether it was stored by an earlier request."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ProduceParts:
     """The parts of the broker that an append needs."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from echoless.broker.metrics import Metrics
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.storage.file_system import StorageError
 
 

@@ -14,12 +14,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from echoless.broker.partitions.partition import Partition
 from echoless.broker.state_topics.append_parts import AppendParts
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.record_batch import HEADER_SIZE, read_header
 from echoless.protocol.records import Record, build_batch
 from echoless.storage.file_system import StorageError

@@ -19,9 +19,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, Protocol
-
-from echoless.protocol.lean_named_tuple import NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 ANY_VERSION: Final = -1
 """An expected version that matches any, as long as the node exists."""

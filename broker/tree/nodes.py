@@ -13,7 +13,8 @@ the in-memory one of the tests.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from echoless.broker.tree.node_tree import (
     ANY_VERSION,
@@ -35,8 +36,6 @@ from echoless.broker.tree.node_tree import (
     check_path,
     parent_of,
 )
-from echoless.protocol.lean_dataclass import dataclass, field
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 SEQUENCE_DIGITS: Final = 10
 """Digits at the end of a sequential node's name, as in ZooKeeper."""
@@ -136,7 +135,7 @@ def _name_of(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Plan:
     """The nodes as they will be after the operations so far, as differences from `nodes`."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from echoless.coordinators.groups.consumer.requests import (
     ConsumerDescribe,
@@ -26,7 +26,6 @@ from echoless.coordinators.groups.requests import (
     SyncGroup,
 )
 from echoless.protocol.errors import ErrorCode
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 NO_OFFSET = -1
 

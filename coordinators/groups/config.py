@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from echoless.protocol.lean_named_tuple import NamedTuple
+from typing import NamedTuple
 
 
 class GroupConfig(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from echoless.protocol.lean_dataclass import dataclass
+from dataclasses import dataclass
 
 
 @dataclass(slots=True, eq=False)

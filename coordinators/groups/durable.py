@@ -5,6 +5,8 @@ Invariant: they are what a replay of the committed log gives; `DurableGroups.put
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from echoless.coordinators.groups.consumer.state import ConsumerState, read_consumer_value
 from echoless.coordinators.groups.usage import metadata_size, value_size
 from echoless.protocol.consumer_offsets.consumer_values import ConsumerValue
@@ -18,7 +20,6 @@ from echoless.protocol.consumer_offsets.keys import (
 )
 from echoless.protocol.consumer_offsets.offset_value import OffsetValue, read_offset_value
 from echoless.protocol.errors import DecodeError
-from echoless.protocol.lean_dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from echoless.coordinators.groups.answers import GroupAnswer
 from echoless.coordinators.groups.consumer.requests import MayDescribe
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 
 class TimerKind(enum.Enum):

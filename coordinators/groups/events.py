@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from echoless.coordinators.groups.effects import TimerKey
 from echoless.coordinators.groups.requests import GroupRequest
 from echoless.protocol.errors import ErrorCode
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 
 class Now(NamedTuple):

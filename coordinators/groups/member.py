@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from echoless.coordinators.groups.requests import JoinGroup
 from echoless.protocol.consumer_offsets.group_value import MemberValue
-from echoless.protocol.lean_dataclass import dataclass
 
 Protocols = tuple[tuple[str, bytes], ...]
 

@@ -6,8 +6,9 @@ that the coordinator knows no versions. Topics and permissions are checked befor
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from echoless.coordinators.groups.consumer.requests import ConsumerDescribe, ConsumerHeartbeat
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 NO_GENERATION = -1
 NO_RETENTION = -1

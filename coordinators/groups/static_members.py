@@ -6,6 +6,7 @@ of the protocol stays the same; the new id is stored before it is answered, and 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
 from echoless.coordinators.groups.answers import JoinAnswer, SyncAnswer
@@ -20,7 +21,6 @@ from echoless.coordinators.groups.requests import JoinGroup
 from echoless.coordinators.groups.sessions import Sessions
 from echoless.protocol.consumer_offsets.keys import GroupKey
 from echoless.protocol.errors import ErrorCode
-from echoless.protocol.lean_dataclass import dataclass
 
 
 @dataclass(slots=True, eq=False)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from echoless.coordinators.groups.consumer.state import consumer_value_size
 from echoless.protocol.consumer_offsets.consumer_values import ConsumerValue
 from echoless.protocol.consumer_offsets.group_value import GroupValue
 from echoless.protocol.consumer_offsets.offset_value import OffsetValue
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 
 class Usage(NamedTuple):

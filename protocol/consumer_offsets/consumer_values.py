@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from echoless.protocol.consumer_offsets.fields import (
     INT8,
@@ -29,7 +29,6 @@ from echoless.protocol.consumer_offsets.fields import (
 )
 from echoless.protocol.errors import DecodeError
 from echoless.protocol.headers import NO_TAGS, write_unsigned_varint
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 TopicPartition = tuple[bytes, int]
 """The 16 bytes of a topic's id, and a partition of it."""

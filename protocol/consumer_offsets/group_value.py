@@ -8,7 +8,7 @@ tag 10000, which Kafka skips: were the number not stored, the next coordinator w
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from echoless.protocol.consumer_offsets.fields import (
     INT16,
@@ -21,7 +21,6 @@ from echoless.protocol.consumer_offsets.fields import (
 )
 from echoless.protocol.errors import DecodeError
 from echoless.protocol.headers import NO_TAGS, write_unsigned_varint
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 NO_TIMESTAMP: Final = -1
 _VERSION_MAX: Final = 4

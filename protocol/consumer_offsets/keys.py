@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from echoless.protocol.consumer_offsets.fields import (
     INT16,
@@ -12,7 +12,6 @@ from echoless.protocol.consumer_offsets.fields import (
     FieldReader,
     pack_string,
 )
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 _OFFSET_VERSIONS: Final = (0, 1)
 _OFFSET_PREFIXES: Final = tuple(map(INT16.pack, _OFFSET_VERSIONS))

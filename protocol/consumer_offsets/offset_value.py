@@ -7,7 +7,7 @@ v3 has the leader epoch i32 after the offset; v4 is flexible.
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from echoless.protocol.consumer_offsets.fields import (
     INT16,
@@ -15,7 +15,6 @@ from echoless.protocol.consumer_offsets.fields import (
     FieldReader,
 )
 from echoless.protocol.errors import DecodeError
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 NO_LEADER_EPOCH: Final = -1
 NO_EXPIRY: Final = -1

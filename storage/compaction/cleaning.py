@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from typing import Final
 
 from echoless.protocol.errors import DecodeError
-from echoless.protocol.lean_dataclass import dataclass
 from echoless.protocol.record_batch import Buffer, read_header
 from echoless.storage import paths
 from echoless.storage.batch_reader import PlacedBatch, read_batches

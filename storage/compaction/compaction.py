@@ -19,9 +19,8 @@ Called by `log.py` and the broker's cleaner.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.record_batch import HEADER_SIZE, read_header
 from echoless.storage import paths
 from echoless.storage.compaction.plan import Pass, SegmentFacts, cleanable, first_dirty_offset, plan

@@ -16,9 +16,9 @@ Pure. Called by `compaction.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from echoless.protocol.lean_dataclass import dataclass
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.storage.offset_order import RELATIVE_OFFSET_MAX
 
 _DAY_MS = 24 * 60 * 60 * 1000

@@ -24,12 +24,11 @@ Pure: generators that yield between records, so that a caller can pause. Called 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from echoless.protocol.compression import compress, decompress
 from echoless.protocol.errors import DecodeError
-from echoless.protocol.lean_dataclass import dataclass
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.record_batch import (
     CODEC_MASK,
     DELETE_HORIZON_BIT,

@@ -24,8 +24,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.storage import paths
 from echoless.storage.batch_reader import REPLAY_BYTES, read_headers
 from echoless.storage.file_system import CorruptLogError, FileSystem, StorageError

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from echoless.protocol.dedup import ProducerEntry
-from echoless.protocol.lean_dataclass import replace
 from echoless.protocol.record_batch import Buffer
 from echoless.storage.producers.record import (
     WINDOW_MAX,

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from echoless.protocol.dedup import commit
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.protocol.record_batch import BatchHeader
 from echoless.storage import paths
 from echoless.storage.file_system import FileSystem

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 from echoless.protocol.checksum import crc32c
 from echoless.protocol.dedup import ProducerEntry
-from echoless.protocol.lean_dataclass import dataclass
 from echoless.protocol.record_batch import Buffer
 from echoless.storage.file_system import FileSystem
 from echoless.storage.producers.record import (
@@ -55,7 +55,7 @@ class SnapshotError(Exception):
     """The snapshot is damaged or of another version; the message says where and how."""
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
+@dataclass(slots=True, frozen=True, kw_only=True, eq=False)
 class Snapshot:
     """A decoded snapshot, checked as a whole."""
 

@@ -8,8 +8,9 @@ Called by `log.py`, which knows the offsets that a snapshot may have.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.lean_named_tuple import NamedTuple
 from echoless.storage import paths
 from echoless.storage.file_system import FileSystem
 from echoless.storage.log_config import LogConfig

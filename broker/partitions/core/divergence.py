@@ -7,7 +7,8 @@ there and fetches again, until the two agree. Pure.
 
 from __future__ import annotations
 
-from echoless.protocol.lean_named_tuple import NamedTuple
+from typing import NamedTuple
+
 from echoless.storage.leader_epochs import NO_EPOCH, LeaderEpochs
 
 

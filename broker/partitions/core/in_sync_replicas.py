@@ -12,14 +12,13 @@ times are seconds of the caller's clock, and only differences count.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Final
-
-from echoless.protocol.lean_dataclass import dataclass
 
 UNKNOWN_OFFSET: Final = -1
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class FollowerProgress:
     """One follower, as its fetches show it."""
 

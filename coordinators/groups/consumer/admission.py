@@ -6,7 +6,7 @@ Invariant: a heartbeat of an earlier epoch, or of another incarnation of a membe
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from echoless.coordinators.groups.config import GroupConfig
 from echoless.coordinators.groups.consumer.assignors import ASSIGNORS
@@ -29,7 +29,6 @@ from echoless.protocol.consumer_offsets.consumer_values import (
 )
 from echoless.protocol.consumer_offsets.keys import CurrentKey, MemberKey, TargetKey
 from echoless.protocol.errors import ErrorCode
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 _JOINING: Final = CurrentValue(JOINS, JOINS, MemberState.STABLE, {}, {})
 _NOTHING: Final[Partitions] = frozenset()

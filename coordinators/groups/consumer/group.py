@@ -9,7 +9,8 @@ failed append is undone by a fresh copy of what is committed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from echoless.coordinators.groups.consumer.state import ConsumerState
 from echoless.protocol.consumer_offsets.consumer_values import (
@@ -26,8 +27,6 @@ from echoless.protocol.consumer_offsets.keys import (
     TargetEpochKey,
     TargetKey,
 )
-from echoless.protocol.lean_dataclass import dataclass
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from echoless.coordinators.groups.answers import GroupAnswer

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from echoless.protocol.consumer_offsets.consumer_values import MemberValue, TopicPartition
 from echoless.protocol.errors import ErrorCode
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 JOINS = 0
 """The epoch of a member that joins."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Protocol
-
-from echoless.protocol.lean_named_tuple import NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 _UNKNOWN: Final = 0
 _COUNT_BYTES: Final = 4

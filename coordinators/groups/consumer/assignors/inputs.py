@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import NamedTuple
 
 from echoless.protocol.consumer_offsets.consumer_values import TopicPartition
-from echoless.protocol.lean_named_tuple import NamedTuple
 
 Target = dict[str, frozenset[TopicPartition]]
 """By member id."""

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from echoless.broker.lean_imports import loop_factory
+from echoless.broker.without_openssl import loop_factory
 
 
 def _run(code: str) -> None:
@@ -17,9 +17,9 @@ def _run(code: str) -> None:
 def test_asyncio_and_uvloop_do_not_load_openssl() -> None:
     """They import it on their own; afterwards nothing stands in its place."""
     _run(
-        "from echoless.broker.lean_imports import import_lean, loop_factory\n"
+        "from echoless.broker.without_openssl import import_asyncio, loop_factory\n"
         "import sys\n"
-        "import_lean()\n"
+        "import_asyncio()\n"
         "loop_factory(speaks_tls=False)().close()\n"
         "assert not {'_ssl', 'ssl'} & set(sys.modules)\n"
         "import ssl\n"
@@ -27,35 +27,11 @@ def test_asyncio_and_uvloop_do_not_load_openssl() -> None:
     )
 
 
-def test_what_is_rarely_used_is_loaded_when_it_is_asked_for() -> None:
-    """A later import gives the real one, and asyncio finds in its stand-in what it needs."""
-    _run(
-        "from echoless.broker.lean_imports import import_lean, loop_factory\n"
-        "import sys\n"
-        "import_lean()\n"
-        "loop_factory(speaks_tls=False)().close()\n"
-        "rare = {'inspect', 'platform', 'subprocess', 'textwrap', 'tokenize', 'asyncio.sslproto'}\n"
-        "assert not rare & set(sys.modules), rare & set(sys.modules)\n"
-        "import asyncio, traceback\n"
-        "async def nothing(): ...\n"
-        "assert asyncio.iscoroutinefunction(nothing) and not asyncio.iscoroutinefunction(len)\n"
-        "from functools import partial\n"
-        "assert asyncio.iscoroutinefunction(partial(nothing))\n"
-        "assert not asyncio.iscoroutinefunction(partial(len))\n"
-        "assert 'inspect' not in sys.modules\n"
-        "import inspect, subprocess\n"
-        "assert inspect.signature(nothing).parameters == {}\n"
-        "done = subprocess.run([sys.executable, '-c', 'pass'], check=True)\n"
-        "assert asyncio.subprocess.PIPE == subprocess.PIPE\n"
-        "traceback.print_exception(ExceptionGroup('both', [ValueError(), KeyError()]))\n"
-    )
-
-
 def test_processes_can_be_started_by_a_loop_made_so() -> None:
     """No broker does, but tests run brokers in their own process."""
     _run(
-        "from echoless.broker.lean_imports import import_lean, loop_factory\n"
-        "import_lean()\n"
+        "from echoless.broker.without_openssl import import_asyncio, loop_factory\n"
+        "import_asyncio()\n"
         "import asyncio, sys\n"
         "async def main():\n"
         "    process = await asyncio.create_subprocess_exec(sys.executable, '-c', 'print(7)',\n"
@@ -69,8 +45,8 @@ def test_processes_can_be_started_by_a_loop_made_so() -> None:
 def test_a_loop_without_tls_refuses_a_context() -> None:
     """A connection that is to be encrypted must not be made in plain."""
     _run(
-        "from echoless.broker.lean_imports import import_lean, loop_factory\n"
-        "import_lean()\n"
+        "from echoless.broker.without_openssl import import_asyncio, loop_factory\n"
+        "import_asyncio()\n"
         "loop = loop_factory(speaks_tls=False)()\n"
         "import asyncio, ssl\n"
         "context = ssl.create_default_context()\n"
@@ -91,8 +67,8 @@ def test_a_name_that_another_uvloop_takes_is_that_of_the_real_module() -> None:
     """An upgrade of uvloop costs memory, not the start."""
     _run(
         "import sys\n"
-        "from echoless.broker.lean_imports import _in_place, _NoTls\n"
-        "with _in_place({'ssl': _NoTls('ssl')}):\n"
+        "from echoless.broker.without_openssl import _as_ssl, _NoTls\n"
+        "with _as_ssl(_NoTls('ssl')):\n"
         "    from ssl import HAS_ALPN, HAS_SNI\n"
         "import ssl\n"
         "assert ssl.HAS_ALPN is HAS_ALPN and ssl.SSLContext.__module__ == 'ssl'\n"
