@@ -1,4 +1,4 @@
-"""Arrow columns into batches: all records at once (`client.column_batch`), or one by one?
+"""Arrow columns into batches: all records at once (`echoless.client.column_batch`), or one by one?
 
     python -m benchmarks.columns [--rounds N] [--rows N]
 

@@ -1,6 +1,6 @@
 """Access to a running cluster, for commands: its metadata, and a connection to each leader.
 
-Imports kio through `client.connection`; commands import this file when they run.
+Imports kio through `echoless.client.connection`; commands import this file when they run.
 """
 
 from __future__ import annotations

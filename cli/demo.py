@@ -21,7 +21,7 @@ from echoless.cli.output import console, print_json, print_table
 
 if TYPE_CHECKING:
     from echoless.cli.demonstration.run import Outcome
-    from echoless.testkit.faults import Faults, Rule
+    from echoless.testkit.faults import FaultRule, Faults
 
 _SEED: Final = 2
 """Seed of the losses; with it one acknowledgement is lost early, even in a short run."""
@@ -78,7 +78,7 @@ def _play(records: int, lose_every: int, progress: Progress) -> list[Outcome]:
     return outcomes
 
 
-def _losses(faults: Faults, lose_every: int) -> AbstractContextManager[Rule | None]:
+def _losses(faults: Faults, lose_every: int) -> AbstractContextManager[FaultRule | None]:
     """Loses answers as if the network broke between the append and the producer's read."""
     if not lose_every:
         return nullcontext()

@@ -12,7 +12,7 @@ from echoless.protocol.sequence import increment
 
 
 class Acknowledgement(NamedTuple):
-    """Acknowledgement of one record."""
+    """The acknowledgement of one record: where it is stored, and under which numbers."""
 
     topic: str
     partition: int
@@ -26,7 +26,10 @@ class Acknowledgement(NamedTuple):
 
 
 class AcknowledgedBatch(NamedTuple):
-    """Acknowledgements of consecutive records; the fields are those of `Acknowledgement`."""
+    """The acknowledgement of `record_count` consecutive records; fields as in `Acknowledgement`.
+
+    Offset and sequence are those of the first record.
+    """
 
     topic: str
     partition: int
@@ -38,6 +41,7 @@ class AcknowledgedBatch(NamedTuple):
     record_count: int
 
     def of_record(self, index: int) -> Acknowledgement:
+        """The acknowledgement of the record at `index`, from 0 on."""
         return Acknowledgement(
             self.topic,
             self.partition,
@@ -50,15 +54,16 @@ class AcknowledgedBatch(NamedTuple):
 
 
 class Acknowledgements(Sequence[Acknowledgement]):
-    """One per record, in order.
+    """A sequence with the acknowledgement of each record of a batch, in their order.
 
-    `batches` has the same in compact form: several if a batch was divided.
+    They are computed on access.
     """
 
     __slots__ = ("batches",)
 
     def __init__(self, batches: Sequence[AcknowledgedBatch]) -> None:
         self.batches = batches
+        """The same in compact form: one, or several if the batch was divided."""
 
     def __len__(self) -> int:
         return sum(batch.record_count for batch in self.batches)

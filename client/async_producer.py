@@ -45,7 +45,10 @@ AsyncOutcome = asyncio.Future[Acknowledgements]
 
 
 class RecordDelivery:
-    """The outcome of one record. Awaiting it sends its batch, full or not."""
+    """The outcome of one record: `await` sends its batch, full or not, and returns the `Acknowledgement`.
+
+    Raises `DeliveryError`.
+    """
 
     __slots__ = ("_batch", "_cut", "_index")
 
@@ -67,7 +70,10 @@ class RecordDelivery:
 
 
 class AsyncProducer:
-    """One producer id. Not safe for concurrent tasks, except for awaiting deliveries."""
+    """An idempotent producer on asyncio. Not safe for concurrent tasks, except for awaiting deliveries.
+
+    `async with` starts it, flushes unless the block raised, and closes it.
+    """
 
     def __init__(
         self,
@@ -79,6 +85,10 @@ class AsyncProducer:
         clock_ms: Callable[[], int] = now_ms,
         lease_clock_s: Callable[[], float] = elapsed_s,
     ) -> None:
+        """`bootstrap_servers` is HOST:PORT[,HOST:PORT...]; `state`: see `resume`. The others are for tests.
+
+        Raises `ValueError` for servers that are not of this form, and for `lease_servers` with a state.
+        """
         if settings.lease_servers and state is not None:
             raise ValueError("a resumed producer keeps its ids: it cannot use lease_servers")
         self.settings = settings
@@ -157,8 +167,11 @@ class AsyncProducer:
     ) -> RecordDelivery:
         """Adds a record to its partition's batch; waits only for room in the buffer.
 
-        Without a partition the key decides, as in Kafka's own client. Without a timestamp the
-        record gets the current time, and a second run's bytes differ from those of the first.
+        Without a partition the key decides, as in Kafka's own client. Without a timestamp (in ms since 1970)
+        the record gets the current time, and a second run's bytes differ from those of the first.
+
+        Raises `ValueError` without partition and key, and `ProducerError` if it is not running or the number
+        of partitions is not known.
         """
         if partition is None:
             key = key_that_decides(key)
@@ -173,7 +186,7 @@ class AsyncProducer:
         """Sends exactly these records as one batch, and waits for it. Raises `DeliveryError`.
 
         The records' offsets are ignored. Everything sent to the partition earlier goes first.
-        Records that are already encoded come as a `ReadyBatch` (`client.column_batch`).
+        Records that are already encoded come as a `ReadyBatch` (`ColumnBatches`).
         """
         await self._wait_for_room()
         self._batches.cut_partition(topic, partition)

@@ -28,8 +28,8 @@ _MAGIC: Final = 2
 
 RecordFields = tuple[int, int, bytes | None, bytes | None, Headers]
 """The fields of a `Record`. As a plain tuple they cost the garbage collector nothing."""
-Records = Sequence[RecordFields] | ReadyBatch
-"""The contents of one batch; at least one record."""
+Records = Sequence[tuple[int, int, bytes | None, bytes | None, Headers]] | ReadyBatch
+"""The contents of one batch, at least one record: offset (ignored), timestamp in ms, key, value and headers of each."""
 
 
 class Outcome(Protocol):
@@ -150,7 +150,7 @@ def key_that_decides(key: bytes | None) -> bytes:
 
 
 def partition_of(key: bytes, partition_count: int) -> int:
-    """The partition that Kafka's own client chooses for the key."""
+    """The partition, from 0 on, that Kafka's own client chooses for the key (murmur2)."""
     number: int = murmur2(key)  # type: ignore[no-untyped-call]
     return (number & 0x7FFFFFFF) % partition_count
 

@@ -35,9 +35,13 @@ _NO_SEPARATOR: Final = pa.scalar(b"", pa.large_binary())
 
 
 class ColumnBatches:
-    """Cuts and encodes the rows of one partition, in their order."""
+    """Cuts the rows of one partition into batches and encodes them, in their order; needs the extra `spark`.
+
+    Batches end where `Producer.send` would end them, however the rows are divided among the calls of `add`.
+    """
 
     def __init__(self, settings: Settings = DEFAULT_SETTINGS) -> None:
+        """`settings` are those of the producer that sends the batches."""
         self._settings = settings
         self._open: list[Columns] = []
         """The non-empty pieces of the batch that has not ended yet."""
@@ -45,7 +49,7 @@ class ColumnBatches:
         self._open_bytes = 0
 
     def add(self, rows: Columns) -> list[ReadyBatch]:
-        """Adds rows; returns the batches completed by them."""
+        """Adds rows, and returns the batches that they complete, for `Producer.send_batch`."""
         self._keep(rows)
         if not self._may_have_ended():
             return []

@@ -1,4 +1,4 @@
-"""Partitions for the keys of an Arrow column: `client.batch.partition_of`, for all of them at once.
+"""Partitions for the keys of an Arrow column: `partition_of` in `batch.py`, for all of them at once.
 
 murmur2 as Kafka's own client computes it, the next four bytes of every key in one step. The
 arithmetic is that of unsigned 32-bit integers, which numpy lets wrap around.
@@ -26,7 +26,10 @@ _LONG_KEY: Final = 1024
 
 
 def partitions_of(keys: Any, partition_count: int) -> npt.NDArray[np.int64]:
-    """The partition of each key (`pyarrow` binary or text). Raises `ValueError` if one is null."""
+    """The partition of each key of an Arrow array (binary or text), as `partition_of`; needs the extra `spark`.
+
+    Raises `ValueError` if a key is null.
+    """
     if keys.null_count:
         key_that_decides(None)
     column = binary_column(keys)

@@ -23,17 +23,18 @@ _NULL_LENGTH: Final = -1
 
 
 class Columns(NamedTuple):
-    """Consecutive rows of one partition. Made by `columns`."""
+    """Consecutive rows of one partition, made by `columns`."""
 
     keys: Any
     """An array of `pyarrow`'s large binary, nulls allowed."""
     values: Any
-    """The same as `keys`."""
+    """An array as `keys`."""
     timestamps: Int64s
-    """In ms."""
+    """A numpy array of milliseconds since 1970."""
 
     @property
     def row_count(self) -> int:
+        """Number of rows."""
         return len(self.timestamps)
 
     def rows(self, start: int, end: int) -> Columns:
@@ -41,16 +42,17 @@ class Columns(NamedTuple):
         return Columns(*(column[start:end] for column in self))
 
     def sizes(self) -> Int64s:
-        """`client.batch.record_size` of each row."""
+        """An upper bound, in bytes, of what each row takes in a batch before compression."""
         sizes = RECORD_BYTES + byte_counts(lengths_of(self.keys))
         sizes += byte_counts(lengths_of(self.values))
         return sizes
 
 
 def columns(keys: Any, values: Any, timestamps: Any) -> Columns:
-    """Rows from Arrow arrays: keys and values binary or text, timestamps int64 in ms, without nulls.
+    """Rows from Arrow arrays of one length; needs the extra `spark`.
 
-    Raises `TypeError` and `ValueError`.
+    Keys and values are binary or text, nulls allowed; timestamps are int64 in ms since 1970, without nulls. Raises
+    `TypeError` for other types and `ValueError` for nulls and for lengths that differ.
     """
     if not pa.types.is_int64(timestamps.type):
         raise TypeError(f"timestamps are int64, in ms, not {timestamps.type}")

@@ -39,7 +39,11 @@ def command_security(
     ask: Callable[[str], str] | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Security:
-    """`ask` returns the password of a user or client. Raises `SecurityOptionError`."""
+    """The security that a file of options describes, as Kafka's tools take it; plain text if `path` is None.
+
+    A password that the file leaves out comes from `ECHOLESS_SASL_PASSWORD` in `environment`, or from `ask`, which is
+    called with the user. Raises `SecurityOptionError`.
+    """
     return security_of(command_options(path, ask, environment))
 
 

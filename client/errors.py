@@ -7,16 +7,11 @@ from echoless.protocol.sequence import increment
 
 
 class ProducerError(Exception):
-    """The producer cannot do what was requested."""
+    """The producer cannot do what was requested: it is closed, has crashed, or no broker answers."""
 
 
 class DeliveryError(ProducerError):
-    """Records were not acknowledged, and will not be.
-
-    `may_be_stored` False: none of them is in the partition, and no copy of them will get there.
-    True: that is unknown; a producer resumed from the state sends them under the same numbers and
-    finds out. `error_code` is the broker's last one (0 if there was none).
-    """
+    """Records were not acknowledged, and will not be. The message names partition, sequences and reason."""
 
     def __init__(
         self, message: str, *, failure: Failure, error_code: int, may_be_stored: bool
@@ -24,8 +19,15 @@ class DeliveryError(ProducerError):
         stored = "they may have been stored" if may_be_stored else "they were not stored"
         super().__init__(f"{message}; {stored}")
         self.failure = failure
+        """Why the batch failed."""
         self.error_code = error_code
+        """Kafka's code in the last answer; 0 if there was none."""
         self.may_be_stored = may_be_stored
+        """False: none of the records is in the partition, and no copy of them will get there.
+
+        True: that is unknown; a producer resumed from the state sends them under the same numbers and
+        finds out.
+        """
 
 
 def delivery_error(topic: str, partition: int, failed: Failed, last_reason: str) -> DeliveryError:

@@ -46,7 +46,7 @@ class _HandedOver(NamedTuple):
 
 
 class BlockingDelivery:
-    """The outcome of one record."""
+    """The outcome of one record that was sent by `Producer.send`."""
 
     __slots__ = ("_batch", "_cut", "_index")
 
@@ -61,7 +61,10 @@ class BlockingDelivery:
         self._cut = cut
 
     def result(self, timeout_s: float | None = None) -> Acknowledgement:
-        """Sends the batch, full or not, and waits. Raises `DeliveryError`, `TimeoutError`."""
+        """Sends the batch, full or not, and waits for the acknowledgement; None: without a limit.
+
+        Raises `DeliveryError`, and `TimeoutError` after `timeout_s` seconds.
+        """
         self._cut(self._batch)
         return self._batch.outcome.result(timeout_s)[self._index]
 
@@ -72,7 +75,10 @@ class BlockingDelivery:
 
 
 class Producer:
-    """One producer id. Use it in a `with` block, or call `start` and `close`."""
+    """An idempotent producer with blocking calls, for one thread at a time (`docs/client.md`).
+
+    `with` starts it, flushes unless the block raised, and closes it.
+    """
 
     def __init__(
         self,
@@ -81,7 +87,9 @@ class Producer:
         *,
         state: ProducerState | None = None,
     ) -> None:
+        """`bootstrap_servers` is HOST:PORT[,HOST:PORT...]; `state` is that of an earlier run: see `resume`."""
         self.settings = settings
+        """Those it was made with."""
         self._bootstrap_servers = bootstrap_servers
         self._state = state
         self._core: AsyncProducer | None = None
@@ -106,7 +114,11 @@ class Producer:
         bootstrap_servers: str,
         settings: Settings = DEFAULT_SETTINGS,
     ) -> Self:
-        """A producer that continues from where `state` was taken; see `AsyncProducer.resume`."""
+        """A producer that continues from where `state` (or its JSON) was taken.
+
+        The caller gives it, for each partition in the same order, every record that had no acknowledgement
+        then; those that are stored are acknowledged and not stored again. Raises `StateError`.
+        """
         if isinstance(state, str):
             state = ProducerState.from_json(state)
         return cls(bootstrap_servers, settings, state=state)
@@ -134,9 +146,14 @@ class Producer:
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> BlockingDelivery:
-        """Adds a record to its partition's batch; see `AsyncProducer.send`.
+        """Adds a record to its partition's batch, which is sent when it is full, by `flush` or `result`.
 
-        May wait for room in the buffer. If that is interrupted, the record was not taken.
+        Without a partition the key decides, as in Kafka's own client. Without a timestamp (in ms since 1970)
+        the record gets the current time, and a second run's bytes differ from those of the first. May wait
+        for room in the buffer; if that is interrupted, the record was not taken.
+
+        Raises `ValueError` without partition and key, and `ProducerError` if it is not running or the number
+        of partitions is not known.
         """
         if partition is None:
             partition = self._partition_for(topic, key)
@@ -144,11 +161,12 @@ class Producer:
         batch, index = self._batches.add(topic, partition, (-1, timestamp, key, value, headers))
         return BlockingDelivery(batch, index, self._cut)
 
-    def send_batch(self, topic: str, partition: int, records: Records) -> BlockingOutcome:
+    def send_batch(self, topic: str, partition: int, records: Records) -> Future[Acknowledgements]:
         """Sends exactly these records as one batch; the future resolves to their acknowledgements.
 
-        Records that are already encoded come as a `ReadyBatch` (`client.column_batch`). The future
-        cannot be cancelled: the batch is on its way.
+        Everything sent to the partition earlier goes first. Records that are already encoded come as a
+        `ReadyBatch` (`ColumnBatches`). The future cannot be cancelled: the batch is on its way. It raises
+        `DeliveryError`.
         """
         self._batches.cut_partition(topic, partition)
         outcome = BlockingOutcome()
@@ -158,7 +176,7 @@ class Producer:
         return outcome
 
     def flush(self) -> None:
-        """Sends everything and waits for it. Raises the first failure since the last flush."""
+        """Sends everything and waits for it. Raises the first `DeliveryError` since the last flush."""
         self._batches.cut_all()
         if self._handed_over:  # also by a `send` that was interrupted right after
             self._have_taken(self._running())
@@ -170,7 +188,10 @@ class Producer:
             raise error
 
     def count_partitions(self, topic: str) -> int:
-        """How many partitions the topic has, asked once. Raises `ProducerError`."""
+        """The number of partitions, which is asked for once; waits for the topic until the delivery timeout.
+
+        Raises `ProducerError`.
+        """
         core = self._running()
         count = self._partition_counts.get(topic)
         if count is None:
@@ -178,7 +199,11 @@ class Producer:
         return count
 
     def state(self) -> ProducerState:
-        """The numbers from which a later run continues; see `AsyncProducer.state`."""
+        """The numbers from which a later run continues; records in open batches count as not given.
+
+        Save it together with the position of the first record that is not acknowledged: after a
+        `flush`, that is the position of the next record. Raises `ProducerError` with `lease_servers`.
+        """
         return self._call(self._state_of(self._running()))
 
     def close(self) -> None:

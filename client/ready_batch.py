@@ -16,14 +16,17 @@ from echoless.protocol.records import Record, read_records
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class ReadyBatch:
-    """Records of one partition, at least one."""
+    """A batch of one partition that is already encoded, except for the numbers of its producer.
+
+    `len` is the number of its records, at least 1.
+    """
 
     header: BatchHeader
     """Complete except for the producer's numbers, length and checksum."""
     body: Buffer
     """The bytes after the header, compressed with the header's codec."""
     size: int
-    """The sum of `client.batch.record_size` of the records, which counts against the buffer."""
+    """The upper bound, in bytes, of what its records take before compression; counts against the buffer."""
 
     def __len__(self) -> int:
         return self.header.record_count

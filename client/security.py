@@ -20,7 +20,7 @@ Extensions = tuple[tuple[str, str], ...]
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Login:
-    """A user, and how it logs in."""
+    """A log-in with a password: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."""
 
     mechanism: Mechanism
     user: str
@@ -47,10 +47,11 @@ class TokenEndpoint:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class TokenLogin:
-    """Logs in by OAUTHBEARER, with a token from exactly one of these."""
+    """A log-in by OAUTHBEARER, with a token from exactly one of `token`, `file`, `endpoint` and `callback`."""
 
     token: str = field(default="", repr=False)
     file: str = ""
+    """A path, which is read at each log-in."""
     endpoint: TokenEndpoint | None = None
     callback: Callable[[], str] | None = None
     """Returns a token. Called in a thread, by one at a time, when a token is needed and the last one is about to end."""
@@ -68,7 +69,7 @@ class TokenLogin:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Tls:
-    """Whom to trust, and what certificate to show. PEM, in a file or as text."""
+    """The authorities to trust, and the certificate to show: PEM, in a file or as text."""
 
     ca_location: str = ""
     """A file or a directory; with neither this nor `ca_pem`: the system's authorities."""
@@ -80,11 +81,12 @@ class Tls:
     key_pem: str = field(default="", repr=False)
     key_password: str = field(default="", repr=False)
     checks_host_name: bool = True
+    """Whether the broker's certificate must name the host that is connected to."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Security:
-    """Plain text without a log-in, unless one is given."""
+    """How brokers are reached: in plain text unless `tls` is given, without a log-in unless `login` is."""
 
     tls: Tls | None = None
     login: Login | TokenLogin | None = None

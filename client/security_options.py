@@ -60,7 +60,11 @@ _REMEDIES: Final = {
 
 
 def security_of(options: Mapping[str, str]) -> Security:
-    """Raises `SecurityOptionError`. Names that are not about security are left alone."""
+    """The security that options by the names of librdkafka or of Java's clients describe.
+
+    Names that are not about security are ignored. Raises `SecurityOptionError` for one that is not known, not served,
+    or has no effect.
+    """
     given = {name: value for name, value in options.items() if is_about_security(name)}
     for name in given:
         if name not in _KNOWN:

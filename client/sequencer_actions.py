@@ -35,7 +35,7 @@ class AfterFailure(enum.StrEnum):
 
 
 class Failure(enum.Enum):
-    """Why a batch failed for good, if the answer's code does not say."""
+    """Why a batch failed for good; the value says it in words."""
 
     REFUSED = "the broker refused it"
     TIMED_OUT = "it was not acknowledged in time"

@@ -12,14 +12,16 @@ from echoless.protocol.record_batch import Codec
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Settings:
-    """Times in seconds, sizes in bytes."""
+    """The settings of a producer: times in seconds, sizes in bytes. Raises `ValueError` for what is not above 0."""
 
     batch_records_max: int = 10_000
+    """Records after which a batch ends."""
     batch_bytes_max: int = 64 * 1024
     """Before compression. With `batch_records_max`, the only setting that decides where a batch
     ends.
     """
     compression: Codec = Codec.NONE
+    """How batches are compressed."""
     request_bytes_max: int = 64 * 1024
     """Small batches of several partitions share a request to their leader, up to this size, and are
     answered when the last of them is committed. 0: each batch has its own request.
@@ -29,6 +31,7 @@ class Settings:
     `producer_state_batches_to_retain`) costs extra queries after a lost answer, never a record.
     """
     after_failure: AfterFailure = AfterFailure.STOP
+    """The reaction of a partition to a batch that has failed for good."""
     asks_on_resume: bool = True
     """Whether a resumed producer asks leaders for their last sequence before it sends."""
     resumes_unnamed_topics: bool = False
@@ -37,8 +40,11 @@ class Settings:
     does this.
     """
     delivery_timeout_s: float = 120.0
+    """Limit on the time until a batch is acknowledged; after it the batch fails."""
     request_timeout_s: float = 30.0
+    """Limit on the wait for one answer."""
     retry_backoff_s: float = 0.05
+    """Pause before the second attempt; doubled for each further one, up to `retry_backoff_max_s`, with jitter."""
     retry_backoff_max_s: float = 1.0
     buffer_bytes_max: int = 32 * 1024 * 1024
     """Limit on records waiting for acknowledgements; `send` waits for room."""

@@ -28,19 +28,26 @@ class StateError(ValueError):
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class PartitionState:
+    """The numbers of a producer in one partition."""
+
     topic: str
     partition: int
     producer_id: int
     producer_epoch: int
     next_sequence: int
+    """The sequence of the first record without an acknowledgement."""
     unacknowledged: int = 0
+    """Number of records that were given to the producer from there on."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ProducerState:
+    """The numbers from which a producer continues after a crash (`docs/client.md`)."""
+
     producer_id: int
     producer_epoch: int
     partitions: tuple[PartitionState, ...] = ()
+    """Partitions that are not listed begin at sequence 0, under the producer's own id and epoch."""
 
     @property
     def unacknowledged(self) -> int:
@@ -48,11 +55,12 @@ class ProducerState:
         return sum(partition.unacknowledged for partition in self.partitions)
 
     def to_json(self) -> str:
+        """The text that `from_json` reads, of version 1."""
         return json.dumps({"version": VERSION, **asdict(self)})
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Raises `StateError`."""
+        """Reads the text of `to_json`. Raises `StateError`."""
         try:
             fields = json.loads(text)
         except ValueError as error:

@@ -21,17 +21,17 @@ __all__ = ["render_mermaid", "render_svg", "render_text"]
 
 
 def render_svg(events: Iterable[Event], title: str = "", *, theme: str | None = None) -> str:
-    """An SVG file, for light and dark pages; `theme` fixes the colours to those of `light` or `dark`."""
+    """Draws events as an SVG file, for light and dark pages; `theme` fixes the colours to those of `light` or `dark`."""
     return svg.render(_folded(events), title, theme)
 
 
 def render_mermaid(events: Iterable[Event]) -> str:
-    """Mermaid text, without the fence that Markdown puts around it."""
+    """Draws events as Mermaid text, without the fence that Markdown puts around it."""
     return mermaid.render(_folded(events))
 
 
 def render_text(events: Iterable[Event], steps_max: int = 60) -> str:
-    """The last steps in plain text, for a terminal."""
+    """Draws the last `steps_max` steps in plain text, for a terminal."""
     return text.render(_folded(events), steps_max)
 
 

@@ -20,12 +20,12 @@ _PACKAGES: Final = ("protocol", "client", "pipeline", "spark")
 _SUFFIXES: Final = frozenset({".py", ".properties", ".html", ".xml"})
 _ZIP: Final = "echoless.zip"
 _SCRIPT: Final = "echoless_pipeline.py"
-_SCRIPT_TEXT: Final = '''\
+_SCRIPT_TEXT: Final = f'''\
 """Started by spark-submit, which has put echoless.zip on the path."""
 
-from echoless.pipeline.commands import app
+from echoless.spark.__main__ import main
 
-app(prog_name="pipeline")
+main("spark-submit {_SCRIPT}")
 '''
 _TIME: Final = (2026, 1, 1, 0, 0, 0)
 """Timestamp of all files, so that the same sources make the same zip."""

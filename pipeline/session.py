@@ -32,9 +32,9 @@ _QUIET: Final = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={
 def open_session(
     name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """The running session, or a new one.
+    """The running Spark session, or a new one, whose workers find this `echoless`.
 
-    `master` None: the one that `spark-submit` set, else `local[*]`.
+    `master` None: the one that `spark-submit` set, else `local[*]`. `settings` are Spark's own (`spark.…`).
     """
     _prepare_workers()
     builder = SparkSession.builder.appName(name).config("spark.sql.session.timeZone", "UTC")

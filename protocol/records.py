@@ -33,6 +33,7 @@ from echoless.protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQ
 from echoless.protocol.varint import VARLONG_BITS, read_varint, write_varint
 
 Headers = Sequence[tuple[str, bytes | None]]
+"""The headers of a record, in their order; a name may occur more than once."""
 
 
 class Record(NamedTuple):

@@ -2,7 +2,7 @@
 
 Headers show which batch may hold the record; whether it does is known only after decompressing the
 batch, which may be large. So a look-up is a generator: it yields each batch to be opened, and is sent
-what `protocol.records.first_record_since` found in it. The log may change in between, because nothing
+what `echoless.protocol.records.first_record_since` found in it. The log may change in between, because nothing
 read before is used afterwards.
 """
 

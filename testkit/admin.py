@@ -28,7 +28,7 @@ class AdminError(Exception):
 
 
 class Admin:
-    """The admin port at `address` (`host:port`). Thread-safe: it is stateless."""
+    """A broker's admin port (`docs/admin.md`), blocking: JSON over HTTP. Thread-safe: it is stateless."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Admin:
         token: str | None = None,
         tls: SSLContext | None = None,
     ) -> None:
-        """`token`: one of the broker's `admin_token_file`, if it has one. `tls`: None for plain HTTP."""
+        """`address` is `host:port`. `token`: one of the broker's `admin_token_file`. `tls`: None for plain HTTP."""
         self.address = address
         self._tls = tls
         self.headers = {} if token is None else {"Authorization": f"Bearer {token}"}
@@ -46,13 +46,15 @@ class Admin:
         self._timeout_s = timeout_s
 
     def get(self, path: str, **query: object) -> Any:
-        """The JSON at `path`; a `None` in the query is left out."""
+        """The JSON at `path`; a `None` in the query is left out. Raises `AdminError`."""
         return self._call("GET", _with_query(path, query))
 
     def post(self, path: str, body: object) -> Any:
+        """The answer to `body`, sent as JSON. Raises `AdminError`."""
         return self._call("POST", path, body)
 
     def delete(self, path: str) -> Any:
+        """The answer to DELETE. Raises `AdminError`."""
         return self._call("DELETE", path)
 
     def follow_decisions(

@@ -38,7 +38,10 @@ class BrokerStartError(Exception):
 
 
 class BrokerProcess:
-    """`echoless serve`. Single owner: one thread starts, stops and kills it."""
+    """A broker in a process of its own, for one thread, which starts, stops and kills it.
+
+    `with` starts it and stops it.
+    """
 
     def __init__(
         self,
@@ -59,14 +62,16 @@ class BrokerProcess:
         needs, and `open_servers` a second listener that lets everyone in.
         """
         self.bootstrap_servers, self.native, self.admin = addresses
-        """`host:port`; the real ports are known after the start."""
+        """`host:port` of the ports for the Kafka protocol, msgpack and HTTP; the real ones are known after the start."""
         self.open_servers = ANY_PORT if security else ""
+        """With security: `host:port` of a second listener, which lets everyone in."""
         self._settings = {"allow_faults": "true", **(settings or {})}
         self._arguments = list(arguments)
         if faults_file is not None:
             self._arguments += ["--faults", str(faults_file)]
         self._directory = tempfile.TemporaryDirectory(prefix="echoless-testkit-")
         self.data_dir = data_dir or Path(self._directory.name) / "data"
+        """The directory with its data, which later starts find again."""
         self.log_path = Path(self._directory.name) / "log"
         self._security: BrokerSecurity | None = None
         if security:
@@ -93,6 +98,7 @@ class BrokerProcess:
 
     @property
     def is_running(self) -> bool:
+        """Whether the process has not ended."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:

@@ -29,12 +29,18 @@ _NS_PER_MS: Final = 1_000_000
 
 
 class Echoless:
-    """A running broker, its faults, and the outcome of the records. Blocking."""
+    """A running broker, its faults, and the outcome of the records: what the fixture `echoless` is. Blocking.
+
+    `with` starts the broker, and kills it and deletes its data.
+    """
 
     def __init__(self, settings: Mapping[str, str] | None = None, *, security: str = "") -> None:
-        """`security`: SSL, SASL_PLAINTEXT or SASL_SSL; see `client_options`."""
+        """`settings` are names and values of `docs/configuration.md`.
+
+        `security`: SSL, SASL_PLAINTEXT or SASL_SSL; see `client_options`.
+        """
         self.broker = BrokerProcess(settings, security=security)
-        """The process: `kill()`, `start()`, `data_dir`, `log_tail()`."""
+        """Its process, a `BrokerProcess`: `kill()`, `start()`, `data_dir`, `log_tail()`."""
         self._names = itertools.count(1)
         self._from_ms = 0
 
@@ -53,7 +59,7 @@ class Echoless:
 
     @property
     def bootstrap_servers(self) -> str:
-        """For any Kafka client: `host:port`."""
+        """`host:port`, for any Kafka client."""
         return self.broker.bootstrap_servers
 
     @property
@@ -73,7 +79,7 @@ class Echoless:
 
     @property
     def faults(self) -> Faults:
-        """`with echoless.faults.rule("drop_response", match={...}, times=1): ...`"""
+        """The rules of the broker: `with echoless.faults.rule("drop_response", match={...}, times=1): ...`"""
         return Faults(self.admin)
 
     def topic(self, name: str | None = None, *, partitions: int = 1, **configs: str) -> str:
@@ -87,11 +93,17 @@ class Echoless:
         return read_topic(self.admin, self.native, topic)
 
     def record(self, **selection: Any) -> Recorder:
-        """Follows the decisions for the duration of a block, with the window before each append."""
+        """Follows the decisions for the duration of a block, with the window before each append.
+
+        `selection`: producer_id, topic, partition.
+        """
         return Recorder([self.broker.admin], last=0, **selection)
 
     def events(self, **selection: object) -> list[dict[str, Any]]:
-        """Decisions and faults of this test, oldest first, as far back as the broker remembers."""
+        """The decisions and faults of this test, oldest first, as far back as the broker remembers.
+
+        `selection`: producer_id, topic, partition. The fields of an event: `docs/admin.md`.
+        """
         answer = self.admin.get("/decisions", n=_EVENTS_MAX, **selection)
         events = [{"event": "decision", **one} for one in answer["decisions"]]
         events += [{"event": "fault", **one} for one in answer["faults"]]

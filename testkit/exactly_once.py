@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from echoless.testkit.stored_records import StoredRecord
 
 Text = bytes | str | None
-Sent = Text | tuple[Text, Text]
+Sent = bytes | str | None | tuple[bytes | str | None, bytes | str | None]
 """A value, or a key and a value; text is compared as UTF-8."""
 
 Content = tuple[bytes | None, bytes | None]

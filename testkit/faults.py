@@ -24,8 +24,8 @@ _NOT_FOUND: Final = 404
 _WAIT_S: Final = 30.0
 
 
-class Rule:
-    """A rule of the broker, present or past; its count can still be read after its block."""
+class FaultRule:
+    """A fault rule of a broker, present or past; its count can still be read after its block."""
 
     def __init__(self, faults: Faults, name: str) -> None:
         self.name = name
@@ -34,7 +34,7 @@ class Rule:
 
     @property
     def hits(self) -> int:
-        """How often it has acted, by the broker's count."""
+        """The number of times it has acted, by the broker's count."""
         return int(self.document()["hits"])
 
     def document(self) -> dict[str, Any]:
@@ -64,7 +64,7 @@ class Rule:
 
 
 class Faults:
-    """The rules of one broker."""
+    """The fault rules of one broker. The actions and what rules match: `docs/faults.md`."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
@@ -81,15 +81,18 @@ class Faults:
         name: str | None = None,
         match: Mapping[str, Any] | None = None,
         **schedule: Any,
-    ) -> Rule:
-        """Adds a permanent rule. `schedule`: skip, times, probability, seed, duration_ms."""
+    ) -> FaultRule:
+        """Adds a permanent rule. `schedule`: skip, times, probability, seed, duration_ms.
+
+        Raises `AdminError` for a rule that the broker does not understand.
+        """
         action = action if isinstance(action, str) else dict(action)
         rule = {"name": name, "match": dict(match or {}), "schedule": schedule, "action": action}
         added = self._admin.post(_PAGE, {field: value for field, value in rule.items() if value})
-        return Rule(self, str(added["rules"][0]["name"]))
+        return FaultRule(self, str(added["rules"][0]["name"]))
 
     def remove(self, name: str) -> dict[str, Any]:
-        """Removes one rule, and returns its final state."""
+        """Removes one rule, and returns its final state. Raises `AdminError`."""
         (rule,) = self._admin.delete(f"{_PAGE}/{quote(name, safe='')}")["rules"]
         return dict(rule)
 
@@ -105,7 +108,7 @@ class Faults:
         name: str | None = None,
         match: Mapping[str, Any] | None = None,
         **schedule: Any,
-    ) -> Iterator[Rule]:
+    ) -> Iterator[FaultRule]:
         """Adds a rule for the duration of a block; the broker may have exited by then."""
         rule = self.add(action, name=name, match=match, **schedule)
         try:
@@ -114,7 +117,7 @@ class Faults:
             rule.end()
 
     @contextmanager
-    def drop_responses(self, *, times: int | None = None, **match: Any) -> Iterator[Rule]:
+    def drop_responses(self, *, times: int | None = None, **match: Any) -> Iterator[FaultRule]:
         """Loses the answers to produce requests, which are processed."""
         schedule: dict[str, Any] = {} if times is None else {"times": times}
         wanted = {"api": "produce", **match}
@@ -122,7 +125,7 @@ class Faults:
             yield rule
 
     @contextmanager
-    def drop_requests(self, *, times: int | None = None, **match: Any) -> Iterator[Rule]:
+    def drop_requests(self, *, times: int | None = None, **match: Any) -> Iterator[FaultRule]:
         """Loses produce requests in transit: nothing is processed, nothing answered."""
         schedule: dict[str, Any] = {} if times is None else {"times": times}
         wanted = {"api": "produce", **match}

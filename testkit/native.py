@@ -16,17 +16,19 @@ _TIMEOUT_S: Final = 40.0
 
 
 class NativeError(Exception):
-    """The broker did not answer, or answered with an error: `code` is Kafka's number, or None."""
+    """The broker did not answer, or answered with an error."""
 
     def __init__(self, said: str, code: int | None = None) -> None:
         super().__init__(said)
         self.code = code
+        """Kafka's error code; None without an answer."""
 
 
 class Native:
-    """The native port at `address` (`host:port`)."""
+    """A broker's native port (`docs/native.md`), blocking: one msgpack message, one answer. Stateless."""
 
     def __init__(self, address: str, *, timeout_s: float = _TIMEOUT_S) -> None:
+        """`address` is `host:port`."""
         self.address = address
         self._timeout_s = timeout_s
 

@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
 Event = dict[str, Any]
+"""A decision, a fault or a note, as `/decisions?follow=true` has it (`docs/admin.md`)."""
 
 _SETTLE_S: Final = 10.0
 _CONNECT_S: Final = 10.0
 
 
 class Recorder:
-    """Follows every broker in its own thread; `events` are in order of arrival."""
+    """Records the decisions of brokers while a block runs, for `render_svg`. Thread-safe."""
 
     def __init__(
         self,
@@ -44,7 +45,10 @@ class Recorder:
         tls: SSLContext | None = None,
         **selection: object,
     ) -> None:
-        """`addresses` are admin ports that take `token` and speak `tls`; `selection`: producer_id, topic, partition."""
+        """`addresses` are admin ports (`host:port`) that take `token` and speak `tls`.
+
+        `last`: the number of earlier decisions to begin with. `selection`: producer_id, topic, partition.
+        """
         self._selection = {name: value for name, value in selection.items() if value is not None}
         self._changed = threading.Condition()
         self._events: list[Event] = []
@@ -57,7 +61,7 @@ class Recorder:
 
     @property
     def events(self) -> list[Event]:
-        """The events so far; may be read while recording continues."""
+        """The events so far, in order of arrival; may be read while recording continues."""
         with self._changed:
             return list(self._events)
 

@@ -9,7 +9,7 @@ from echoless.testkit.native import Native
 
 
 class StoredRecord(NamedTuple):
-    """One committed record."""
+    """A record that a topic holds, below the high watermark."""
 
     partition: int
     offset: int

@@ -1,6 +1,6 @@
 """Replaying the de-duplication decision over a log, and comparing the snapshots with the outcome.
 
-Whatever is in a log must have been decided as Append by the same `protocol.dedup.decide` that
+Whatever is in a log must have been decided as Append by the same `echoless.protocol.dedup.decide` that
 the broker uses: a Duplicate is a record stored twice, a Reject a gap, an overlap or a fenced
 producer that got through. What the broker had forgotten when it decided (expired or evicted
 producers, which may begin again at sequence 0) is forgotten here too, as far as the records'

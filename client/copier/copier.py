@@ -55,7 +55,7 @@ _T = TypeVar("_T")
 
 
 @dataclasses.dataclass(slots=True)
-class Figures:
+class CopierFigures:
     """The work of a copier since its start."""
 
     records: int = 0
@@ -74,7 +74,7 @@ class Figures:
 
 
 class Copier:
-    """One member of a group of copiers. Used once, from one task."""
+    """One member of a group of copiers (`docs/copier.md`). Used once, from one task."""
 
     def __init__(
         self,
@@ -85,17 +85,19 @@ class Copier:
         *,
         source_security: Security = NO_SECURITY,
         producer_settings: Settings = DEFAULT_SETTINGS,
-        on_commit: Callable[[Figures], None] = lambda _: None,
+        on_commit: Callable[[CopierFigures], None] = lambda _: None,
         on_topics: Callable[[Mapping[str, int]], Awaitable[None]] | None = None,
         clock_ms: Callable[[], int] = now_ms,
         clock_s: Callable[[], float] = elapsed_s,
     ) -> None:
         """`source` and `target` are bootstrap servers; the group is kept in the source's cluster.
 
-        `on_topics` is awaited with the partition counts of the input's topics before they are read.
+        `copy` makes the output records of an input record, and runs on the event loop. `on_commit` is called after
+        each commit. `on_topics` is awaited with the partition counts of the input's topics before they are read.
         `clock_s` keeps running while the machine sleeps; `clock_ms` is the time of day.
         """
-        self.figures = Figures()
+        self.figures = CopierFigures()
+        """Its work so far."""
         self._settings = settings
         self._copy = copy
         self._target = target

@@ -9,7 +9,7 @@ from echoless.protocol.records import Headers
 
 
 class InputRecord(Protocol):
-    """A record as aiokafka's consumer returns it."""
+    """A record as aiokafka's consumer returns it; `timestamp` is in ms since 1970."""
 
     @property
     def topic(self) -> str: ...
@@ -28,7 +28,7 @@ class InputRecord(Protocol):
 
 
 class OutputRecord(NamedTuple):
-    """A record to write. The partition is always said: a count that grows must not move a record to another one."""
+    """A record to write. The partition is always given: a count that grows must not move a record to another one."""
 
     topic: str
     partition: int
@@ -36,6 +36,7 @@ class OutputRecord(NamedTuple):
     key: bytes | None = None
     headers: Headers = ()
     timestamp_ms: int = -1
+    """Since 1970; -1: that of the input record."""
 
 
 Copy = Callable[[InputRecord], Iterable[OutputRecord]]

@@ -17,20 +17,23 @@ Start = Literal["earliest", "latest", "none"]
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class CopierSettings:
-    """Times in seconds."""
+    """The settings of a copier: times in seconds. Raises `ValueError` unless exactly one of `topics` and `pattern` is given."""
 
     group: str
+    """The consumer group whose commits hold the positions."""
     topics: tuple[str, ...] = ()
+    """The topics to read."""
     pattern: str | None = None
-    """In place of `topics`: all whose whole name matches, those created later, too."""
+    """A regular expression, in place of `topics`: reads all whose whole name matches, those created later, too."""
     starting_offsets: Start = "earliest"
-    """The start in a partition that has no position. none: there is no start, but an error."""
+    """The start in a partition without a position; none: such a partition is an error."""
     bare_offsets: bool = False
     """Whether an offset that was committed without a copier's state is a position: all records before it are copied,
     and none from there on."""
     ends: bool = False
     """Whether the copier is done at what was the end of its partitions when they were assigned."""
     commit_interval_s: float = 1.0
+    """Time between commits of positions."""
     commit_records_max: int = 10_000
     """A position is committed after this many records at the latest."""
     metadata_characters_max: int = METADATA_CHARACTERS_MAX
@@ -40,6 +43,7 @@ class CopierSettings:
     topics_interval_s: float = 30.0
     """How often topics and partitions are looked for that are new."""
     instance_id: str | None = None
+    """Kafka's `group.instance.id`: a member that keeps its partitions over a restart."""
     session_timeout_s: float = 10.0
     rebalance_timeout_s: float = 60.0
     request_timeout_s: float = 10.0
@@ -52,6 +56,7 @@ class CopierSettings:
 
     @property
     def member(self) -> MemberSettings:
+        """Those that its member of the group has."""
         return MemberSettings(
             group=self.group,
             protocol=PROTOCOL,

@@ -1,6 +1,6 @@
 """The columns of a batch: one row for each batch of a log, and how headers become them.
 
-Headers are decoded many at a time with numpy; the layout is `protocol.record_batch`'s, from which
+Headers are decoded many at a time with numpy; the layout is that of `protocol/record_batch.py`, from which
 the types here are derived.
 """
 

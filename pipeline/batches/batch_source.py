@@ -41,7 +41,10 @@ _OPENING_BYTES: Final = 64 * 1024
 
 
 class BatchSource(DataSource):
-    """Batch headers as a table."""
+    """The data source `echoless-batches`: batch headers as a table (`docs/audit.md`).
+
+    Register it by `spark.dataSource.register(BatchSource)`.
+    """
 
     @classmethod
     def name(cls) -> str:

@@ -123,7 +123,7 @@ class ExactlyOnceJobWriter(DataSourceArrowWriter):
 
 
 def register(spark: SparkSession) -> None:
-    """Registers `format("echoless")` with the session."""
+    """Registers the sink as `format("echoless")` with the session (`docs/sink.md`)."""
     spark.dataSource.register(ExactlyOnceDataSource)
 
 

@@ -197,4 +197,4 @@ _PRODUCER_OPTIONS: Final[Mapping[str, tuple[str | None, Callable[[str], Any]]]] 
     "kafka.acks": (None, _must_be("all", "-1")),
     "kafka.enable.idempotence": (None, _must_be("true")),
 }
-"""Kafka's producer settings -> the field of `client.settings.Settings`; None: only checked."""
+"""Kafka's producer settings -> the field of `echoless.client.settings.Settings`; None: only checked."""

@@ -43,12 +43,13 @@ from echoless.pipeline.exactly_once.verification import StoredPrefix, fingerprin
 
 
 class Written(NamedTuple):
-    """The outcome of a task."""
+    """The rows that one task of the sink has stored."""
 
     spark_partition: int
     rows: int
+    """Number of rows of the Spark partition, all of which are stored."""
     rows_found: int
-    """How many of them an earlier attempt had stored."""
+    """Number of those that an earlier attempt had stored."""
 
 
 class Attempted(NamedTuple):

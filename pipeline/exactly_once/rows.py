@@ -218,7 +218,7 @@ def chunks(batches: Iterable[Any]) -> Iterator[Any]:
 def cut_records(
     records: Sequence[Record], bytes_max: int, count_max: int
 ) -> Iterator[list[Record]]:
-    """Rows with headers, cut into batches as `client.open_batches` does."""
+    """Rows with headers, cut into batches as `echoless.client.open_batches` does."""
     batch: list[Record] = []
     total = 0
     for record in records:

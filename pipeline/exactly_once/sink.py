@@ -39,7 +39,7 @@ _ATTEMPTED: Final = "spark_partition int, rows long, rows_found long, end binary
 
 
 class ExactlyOnceSink:
-    """Stores each row of each batch once, however often the batch is run."""
+    """The sink for `foreachBatch`: stores each row of each batch once, however often the batch is run (`docs/sink.md`)."""
 
     def __init__(
         self,
@@ -52,6 +52,9 @@ class ExactlyOnceSink:
     ) -> None:
         """`options`: the bootstrap servers, or the data source's options.
 
+        `name` stays the same when the query is started again; `ledger` is a directory that driver and tasks share;
+        `topic` is that of all rows, None: the column `topic`.
+
         `sort_within_partitions`: sorts the rows of a Spark partition, so that their order is always
         the same; by these columns first, if any are named. Raises `OptionError`.
         """
@@ -63,6 +66,7 @@ class ExactlyOnceSink:
             columns = [ALL_COLUMNS] if sort_within_partitions is True else sort_within_partitions
             options = {**options, SORT_WITHIN_PARTITIONS: ",".join(columns)}
         self.options = read_options(options, name=name, ledger=ledger)
+        """As they were understood."""
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Writes one batch; called by `foreachBatch`."""

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from echoless.client.connection_errors import ConnectionFailedError
-from echoless.client.copier.copier import Copier
-from echoless.client.copier.copier import Figures as CopierFigures
+from echoless.client.copier.copier import Copier, CopierFigures
 from echoless.client.copier.position import PositionError
 from echoless.client.copier.records import to_same_partition
 from echoless.client.copier.settings import CopierSettings, Start

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final, Self
 
-from echoless.client.copier.copier import Copier, Figures
+from echoless.client.copier.copier import Copier, CopierFigures
 from echoless.client.copier.records import to_same_partition
 from echoless.client.copier.settings import CopierSettings
 from echoless.client.settings import Settings
@@ -35,7 +35,7 @@ class CopierProcess:
     def __init__(
         self, servers: str, group: str, source: str, copies: str, instance: str | None = None
     ) -> None:
-        self.figures: dict[str, Any] = asdict(Figures())
+        self.figures: dict[str, Any] = asdict(CopierFigures())
         self._arguments = [servers, group, source, copies, *([instance] if instance else [])]
 
     def __enter__(self) -> Self:
@@ -89,7 +89,7 @@ async def _main(arguments: Sequence[str]) -> None:
     )
     said: list[str] = []
 
-    def say(figures: Figures) -> None:
+    def say(figures: CopierFigures) -> None:
         text = json.dumps({**asdict(figures), "confirmed_at_s": 0})
         if said[-1:] != [text]:
             said[:] = [text]

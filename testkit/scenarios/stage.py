@@ -16,7 +16,7 @@ from echoless.testkit.admin import Admin, AdminError
 from echoless.testkit.broker_process import BrokerProcess
 from echoless.testkit.clients.client import Client
 from echoless.testkit.clients.scripted import Scripted
-from echoless.testkit.faults import Faults, Rule
+from echoless.testkit.faults import FaultRule, Faults
 from echoless.testkit.native import Native
 from echoless.testkit.scenarios.recorder import PlayRecorder
 from echoless.testkit.scenarios.servers import Servers
@@ -196,7 +196,9 @@ class Stage:
         return Faults(Admin(self.servers.brokers[self.leader()].admin))
 
     @contextmanager
-    def fault(self, action: str | dict[str, Any], *spans: Span, **schedule: Any) -> Iterator[Rule]:
+    def fault(
+        self, action: str | dict[str, Any], *spans: Span, **schedule: Any
+    ) -> Iterator[FaultRule]:
         """Sets one rule for each of the batches, or for every produce request; yields the first."""
         faults = self.faults()
         match = {"api": "produce", "topic": self.topic}
@@ -209,13 +211,13 @@ class Stage:
             yield rules[0]
 
     @contextmanager
-    def lost_answers(self, *spans: Span, **schedule: Any) -> Iterator[Rule]:
+    def lost_answers(self, *spans: Span, **schedule: Any) -> Iterator[FaultRule]:
         """Loses the first answer to each batch: it is stored, but the producer is not notified."""
         with self.fault(self._lossy("drop_response"), *spans, **{"times": 1, **schedule}) as rule:
             yield rule
 
     @contextmanager
-    def lost_requests(self, *spans: Span) -> Iterator[Rule]:
+    def lost_requests(self, *spans: Span) -> Iterator[FaultRule]:
         """Loses the batches' first requests in transit."""
         with self.fault(self._lossy("drop_request"), *spans, times=1) as rule:
             yield rule

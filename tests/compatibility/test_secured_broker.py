@@ -20,7 +20,7 @@ from tests.toolchain import require
 
 PAGE = REPOSITORY / "docs" / "secured-broker.md"
 _READY = re.compile(r"^ready broker_id=(?P<id>\d+)")
-_SPARK = "echoless.pipeline.exactly_once"
+_SPARK = "from echoless.spark import"
 _TIMEOUT_S = 300
 
 

@@ -48,4 +48,5 @@ def test_the_script_runs_from_the_zip_alone(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    assert "Usage: spark-submit echoless_pipeline.py mirror" in done.stdout
     assert "--create-topics" in done.stdout

@@ -9,7 +9,7 @@ and watches late, but a write is answered when this server has it too, and a cli
 finds it up to date. And of what that server hears, the last reports may be lost: a session may end
 as if the client had fallen silent up to a quarter of its timeout earlier.
 
-The rules of the nodes are `broker.tree.nodes`, which its own tests prove.
+The rules of the nodes are `echoless.broker.tree.nodes`, which its own tests prove.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from echoless.protocol.errors import ErrorCode
 from echoless.testkit.admin import Admin
 from echoless.testkit.broker_process import BrokerProcess
 from echoless.testkit.clients.scripted import Scripted
-from echoless.testkit.faults import Faults, Rule
+from echoless.testkit.faults import FaultRule, Faults
 from echoless.testkit.native import Native, NativeError
 from echoless.testkit.scripted_producer import Batch, NoAnswerError, ScriptedProducer
 
@@ -82,7 +82,7 @@ def test_a_rule_goes_with_its_block(broker: BrokerProcess) -> None:
             rule.wait_for_hits(1, timeout_s=0.01)
     assert (faults.rules(), rule.hits) == ([], 0)
     with pytest.raises(LookupError, match="no rule other"):
-        Rule(faults, "other").document()
+        FaultRule(faults, "other").document()
 
 
 def test_a_refused_message_has_its_code(broker: BrokerProcess) -> None:

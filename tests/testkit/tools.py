@@ -38,5 +38,5 @@ ZOOKEEPER = Tool(
     prepare=_no_jars,
     needs=("java",),
 )
-"""ZooKeeper's jars in PySpark, which `testkit.scenarios` starts."""
+"""ZooKeeper's jars in PySpark, which `echoless.testkit.scenarios` starts."""
 TOOLS = (*_DRIVERS, ZOOKEEPER)

@@ -12,7 +12,7 @@ import pytest
 
 from echoless.client.async_producer import AsyncProducer
 from echoless.client.cluster import Cluster, parse_addresses
-from echoless.client.copier.copier import Copier, Figures
+from echoless.client.copier.copier import Copier, CopierFigures
 from echoless.client.copier.position import Position, PositionError
 from echoless.client.copier.positions import Committed, Positions
 from echoless.client.copier.records import InputRecord, OutputRecord, to_same_partition
@@ -69,7 +69,7 @@ def copier(
     copy: Callable[[InputRecord], Any] = COPY,
     *,
     clock: Clock | None = None,
-    on_commit: Callable[[Figures], None] = lambda _: None,
+    on_commit: Callable[[CopierFigures], None] = lambda _: None,
 ) -> Copier:
     clock = clock or Clock()
     return Copier(

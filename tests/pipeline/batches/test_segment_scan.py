@@ -38,7 +38,7 @@ def one_segment(data_dir: Path, log: list[Sent]) -> Path:
 
 
 def test_rows_say_what_the_headers_say(tmp_path: Path):
-    """Numpy reads a header as `protocol.record_batch` does, and adds whose it is and where."""
+    """Numpy reads a header as `echoless.protocol.record_batch` does, and adds whose it is and where."""
     log = [*sound_log("headers", batches=30), Sent(5, 3, 2**31 - 2, 4, 1234, 9)]
     segment = one_segment(tmp_path, log)
     data = segment.read_bytes()
