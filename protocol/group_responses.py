@@ -12,8 +12,8 @@ import struct
 from collections.abc import Collection
 from typing import Final
 
-from echoless.protocol.consumer_offsets.fields import pack_bytes, pack_size, pack_string
 from echoless.protocol.headers import NO_TAGS
+from echoless.protocol.state_records.fields import pack_bytes, pack_size, pack_string
 
 _JOIN_FLEXIBLE_FROM, _SYNC_FLEXIBLE_FROM = 6, 4
 _JOIN_THROTTLE_TIME_FROM, _SYNC_THROTTLE_TIME_FROM = 2, 1

@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from echoless.protocol.consumer_offsets.fields import pack_size, pack_string
 from echoless.protocol.errors import DecodeError
 from echoless.protocol.framing import Frame
 from echoless.protocol.headers import NO_TAGS, skip_tagged_fields
@@ -26,6 +25,7 @@ from echoless.protocol.request_fields import (
     refusing_cut_frames,
     string,
 )
+from echoless.protocol.state_records.fields import pack_size, pack_string
 
 _RETENTION: Final = range(2, 5)
 _THROTTLE_TIME_FROM, _LEADER_EPOCHS_FROM, _INSTANCE_IDS_FROM = 3, 6, 7

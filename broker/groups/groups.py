@@ -20,9 +20,9 @@ from echoless.broker.metadata.topic import TopicDeleted, TopicEvent
 from echoless.broker.network.turns import work_in_turns
 from echoless.broker.partitions.partition import Partition
 from echoless.broker.state_topics.topic import StateTopic
-from echoless.protocol.consumer_offsets.partitioner import partition_of_group
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.internal_topics import CONSUMER_OFFSETS
+from echoless.protocol.state_records.partitioner import partition_of
 
 if TYPE_CHECKING:
     from echoless.broker.groups.held_requests import Answered
@@ -78,7 +78,7 @@ class Groups:
         if count is None:
             name = self.topic.name
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no {name} yet")
-        return self.topic.leader_of(partition_of_group(group_id, count))
+        return self.topic.leader_of(partition_of(group_id, count))
 
     def readiness(self) -> ErrorCode:
         """COORDINATOR_LOAD_IN_PROGRESS while not all groups of this broker are known."""
@@ -142,7 +142,7 @@ class Groups:
     def shard_of(self, group_id: str) -> Shard | None:
         """The shard of the group; None if another broker coordinates it."""
         count = self.topic.partition_count
-        return None if count is None else self.shards.get(partition_of_group(group_id, count))
+        return None if count is None else self.shards.get(partition_of(group_id, count))
 
     def topic_names(self, topic_ids: Collection[bytes]) -> dict[bytes, str]:
         """The names of these topics, by id; those that were deleted have none."""

@@ -12,8 +12,8 @@ from echoless.coordinators.groups.groups import Groups, Record
 from echoless.coordinators.groups.log_names import shown
 from echoless.coordinators.groups.membership import Membership
 from echoless.coordinators.groups.requests import DeleteGroup, OffsetDelete
-from echoless.protocol.consumer_offsets.keys import GroupKey, OffsetKey
 from echoless.protocol.errors import ErrorCode
+from echoless.protocol.state_records.group_keys import GroupKey, OffsetKey
 
 _TOMBSTONES_PER_APPEND: Final = 1_000
 

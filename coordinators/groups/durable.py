@@ -9,17 +9,17 @@ from dataclasses import dataclass
 
 from echoless.coordinators.groups.consumer.state import ConsumerState, read_consumer_value
 from echoless.coordinators.groups.usage import metadata_size, value_size
-from echoless.protocol.consumer_offsets.consumer_values import ConsumerValue
-from echoless.protocol.consumer_offsets.group_value import GroupValue, read_group_value
-from echoless.protocol.consumer_offsets.keys import (
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.state_records.classic_group_value import GroupValue, read_group_value
+from echoless.protocol.state_records.consumer_group_values import ConsumerValue
+from echoless.protocol.state_records.group_keys import (
     ConsumerKey,
     GroupKey,
     OffsetKey,
     OtherKey,
     read_key,
 )
-from echoless.protocol.consumer_offsets.offset_value import OffsetValue, read_offset_value
-from echoless.protocol.errors import DecodeError
+from echoless.protocol.state_records.offset_value import OffsetValue, read_offset_value
 
 
 @dataclass(slots=True)

@@ -17,10 +17,10 @@ from echoless.coordinators.groups.events import Now
 from echoless.coordinators.groups.group import CONSUMER, Group, GroupState
 from echoless.coordinators.groups.groups import Groups, Record
 from echoless.coordinators.groups.log_names import shown
-from echoless.protocol.consumer_offsets.group_value import NO_TIMESTAMP
-from echoless.protocol.consumer_offsets.keys import OffsetKey
-from echoless.protocol.consumer_offsets.offset_value import NO_EXPIRY, OffsetValue
 from echoless.protocol.errors import ErrorCode
+from echoless.protocol.state_records.classic_group_value import NO_TIMESTAMP
+from echoless.protocol.state_records.group_keys import OffsetKey
+from echoless.protocol.state_records.offset_value import NO_EXPIRY, OffsetValue
 
 _OFFSETS_PER_SLICE: Final = 1_000
 _GROUPS_PER_SLICE: Final = 100

@@ -11,8 +11,8 @@ from collections import Counter
 from echoless.coordinators.groups.consumer.group import ConsumerGroup
 from echoless.coordinators.groups.durable import DurableGroup
 from echoless.coordinators.groups.member import Member, Protocols, protocol_bytes, stored_member
-from echoless.protocol.consumer_offsets.group_value import NO_TIMESTAMP, GroupValue
-from echoless.protocol.consumer_offsets.subscription import subscribed_topics
+from echoless.protocol.state_records.classic_group_value import NO_TIMESTAMP, GroupValue
+from echoless.protocol.state_records.subscription import subscribed_topics
 
 CONSUMER = "consumer"
 _SUBSCRIBED_TOPICS_MAX = 50_000

@@ -25,9 +25,13 @@ from echoless.coordinators.groups.events import Now
 from echoless.coordinators.groups.group import Group, stored_group
 from echoless.coordinators.groups.member import Member
 from echoless.coordinators.groups.usage import Usage, value_size
-from echoless.protocol.consumer_offsets.consumer_values import ConsumerValue, write_consumer_value
-from echoless.protocol.consumer_offsets.group_value import GroupValue, write_group_value
-from echoless.protocol.consumer_offsets.keys import (
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.state_records.classic_group_value import GroupValue, write_group_value
+from echoless.protocol.state_records.consumer_group_values import (
+    ConsumerValue,
+    write_consumer_value,
+)
+from echoless.protocol.state_records.group_keys import (
     ConsumerKey,
     GroupKey,
     OffsetKey,
@@ -35,8 +39,7 @@ from echoless.protocol.consumer_offsets.keys import (
     write_group_key,
     write_offset_key,
 )
-from echoless.protocol.consumer_offsets.offset_value import OffsetValue, write_offset_value
-from echoless.protocol.errors import ErrorCode
+from echoless.protocol.state_records.offset_value import OffsetValue, write_offset_value
 
 Record = (
     tuple[OffsetKey, OffsetValue | None]

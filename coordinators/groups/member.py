@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from echoless.coordinators.groups.requests import JoinGroup
-from echoless.protocol.consumer_offsets.group_value import MemberValue
+from echoless.protocol.state_records.classic_group_value import ClassicMemberValue
 
 Protocols = tuple[tuple[str, bytes], ...]
 
@@ -43,9 +43,9 @@ class Member:
         """Its metadata of the protocol; empty for one that it does not support."""
         return next((data for name, data in self.protocols if name == protocol_name), b"")
 
-    def value(self, protocol_name: str | None, assignment: bytes) -> MemberValue:
+    def value(self, protocol_name: str | None, assignment: bytes) -> ClassicMemberValue:
         """The member as it is stored."""
-        return MemberValue(
+        return ClassicMemberValue(
             self.member_id,
             self.group_instance_id,
             self.client_id,
@@ -72,7 +72,7 @@ def joining_member(request: JoinGroup, member_id: str) -> Member:
     )
 
 
-def stored_member(value: MemberValue, protocol_name: str | None) -> Member:
+def stored_member(value: ClassicMemberValue, protocol_name: str | None) -> Member:
     """The member that was stored: of its protocols only the chosen one is known."""
     return Member(
         value.member_id,

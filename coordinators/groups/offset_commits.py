@@ -17,10 +17,10 @@ from echoless.coordinators.groups.membership import generation_error
 from echoless.coordinators.groups.requests import NO_RETENTION, CommittedPartition, OffsetCommit
 from echoless.coordinators.groups.sessions import Sessions
 from echoless.coordinators.groups.usage import metadata_size, value_size
-from echoless.protocol.consumer_offsets.fields import STRING_BYTES_MAX
-from echoless.protocol.consumer_offsets.keys import OffsetKey
-from echoless.protocol.consumer_offsets.offset_value import NO_EXPIRY, OffsetValue
 from echoless.protocol.errors import ErrorCode
+from echoless.protocol.state_records.fields import STRING_BYTES_MAX
+from echoless.protocol.state_records.group_keys import OffsetKey
+from echoless.protocol.state_records.offset_value import NO_EXPIRY, OffsetValue
 
 
 class OffsetCommits:

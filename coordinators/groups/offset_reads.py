@@ -8,8 +8,8 @@ from echoless.coordinators.groups.answers import FetchedOffset, OffsetFetchAnswe
 from echoless.coordinators.groups.consumer.descriptions import fetch_error
 from echoless.coordinators.groups.groups import Groups
 from echoless.coordinators.groups.requests import OffsetFetch
-from echoless.protocol.consumer_offsets.offset_value import OffsetValue
 from echoless.protocol.errors import ErrorCode
+from echoless.protocol.state_records.offset_value import OffsetValue
 
 Offsets = dict[str, dict[int, OffsetValue]]
 _NONE_PENDING: frozenset[tuple[str, int]] = frozenset()

@@ -19,8 +19,8 @@ from echoless.coordinators.groups.log_names import shown
 from echoless.coordinators.groups.member import Member
 from echoless.coordinators.groups.membership import Membership
 from echoless.coordinators.groups.sessions import Sessions
-from echoless.protocol.consumer_offsets.keys import GroupKey
 from echoless.protocol.errors import ErrorCode
+from echoless.protocol.state_records.group_keys import GroupKey
 
 _NO_ONE_WAITS_MS: Final = 1_000
 """Least time between looks at a join phase in which only absent static members are left: their timeout may be tiny."""

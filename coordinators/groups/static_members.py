@@ -19,8 +19,8 @@ from echoless.coordinators.groups.membership import Membership
 from echoless.coordinators.groups.rebalances import Rebalances, joined_members
 from echoless.coordinators.groups.requests import JoinGroup
 from echoless.coordinators.groups.sessions import Sessions
-from echoless.protocol.consumer_offsets.keys import GroupKey
 from echoless.protocol.errors import ErrorCode
+from echoless.protocol.state_records.group_keys import GroupKey
 
 
 @dataclass(slots=True, eq=False)

@@ -16,8 +16,8 @@ from echoless.coordinators.groups.membership import generation_error
 from echoless.coordinators.groups.rebalances import Rebalances
 from echoless.coordinators.groups.requests import SyncGroup
 from echoless.coordinators.groups.sessions import Sessions
-from echoless.protocol.consumer_offsets.keys import GroupKey
 from echoless.protocol.errors import ErrorCode
+from echoless.protocol.state_records.group_keys import GroupKey
 
 
 class Syncs:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from echoless.coordinators.groups.consumer.state import consumer_value_size
-from echoless.protocol.consumer_offsets.consumer_values import ConsumerValue
-from echoless.protocol.consumer_offsets.group_value import GroupValue
-from echoless.protocol.consumer_offsets.offset_value import OffsetValue
+from echoless.protocol.state_records.classic_group_value import GroupValue
+from echoless.protocol.state_records.consumer_group_values import ConsumerValue
+from echoless.protocol.state_records.offset_value import OffsetValue
 
 
 class Usage(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from echoless.coordinators.groups.consumer.state import ConsumerState, read_consumer_value
-from echoless.protocol.consumer_offsets.keys import ConsumerKey
+from echoless.protocol.state_records.group_keys import ConsumerKey
 
 
 class Epochs:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from echoless.protocol.consumer_offsets.fields import FieldReader
-from echoless.protocol.consumer_offsets.group_value import GroupValue
+from echoless.protocol.state_records.classic_group_value import GroupValue
+from echoless.protocol.state_records.fields import FieldReader
 from tests.group_members.epochs import Epochs
 from tests.group_members.events import (
     Assigned,

@@ -12,10 +12,10 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from echoless.protocol.consumer_offsets.group_value import GroupValue, read_group_value
-from echoless.protocol.consumer_offsets.keys import GroupKey, OffsetKey, OtherKey, read_key
-from echoless.protocol.consumer_offsets.partitioner import partition_of_group
 from echoless.protocol.internal_topics import CONSUMER_OFFSETS
+from echoless.protocol.state_records.classic_group_value import GroupValue, read_group_value
+from echoless.protocol.state_records.group_keys import GroupKey, OffsetKey, OtherKey, read_key
+from echoless.protocol.state_records.partitioner import partition_of
 from tests.group_members.epochs import Epochs
 from tests.group_members.events import Read
 from tests.group_members.judge import Evidence, judge
@@ -211,7 +211,7 @@ class Run:
 
     def _coordinator(self, group: Group) -> int:
         """Return the group's coordinator, as soon as there is one."""
-        place = CONSUMER_OFFSETS, partition_of_group(group.name, _OFFSETS_PARTITIONS)
+        place = CONSUMER_OFFSETS, partition_of(group.name, _OFFSETS_PARTITIONS)
         return self._cluster.wait_for_leader(*place)
 
     def _newest(self) -> set[tuple[int, int]]:

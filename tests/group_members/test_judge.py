@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from echoless.protocol.consumer_offsets.group_value import GroupValue, MemberValue
+from echoless.protocol.state_records.classic_group_value import ClassicMemberValue, GroupValue
 from tests.group_members.events import (
     Assigned,
     Committed,
@@ -29,13 +29,13 @@ FIRST: Sequence[Event] = [
 SECOND: Sequence[Event] = [Assigned(9, 2, (0,)), Read(0, 2, 12), Read(0, 3, 13)]
 
 
-def member(name: str, *partitions: int) -> MemberValue:
+def member(name: str, *partitions: int) -> ClassicMemberValue:
     numbers = b"".join(one.to_bytes(4, "big") for one in partitions)
     assignment = b"\0\0\0\0\0\1\0\1t" + len(partitions).to_bytes(4, "big") + numbers
-    return MemberValue(name, None, "c", "/h", 1, 1, b"", assignment)
+    return ClassicMemberValue(name, None, "c", "/h", 1, 1, b"", assignment)
 
 
-def group(generation: int, *members: MemberValue) -> GroupValue:
+def group(generation: int, *members: ClassicMemberValue) -> GroupValue:
     return GroupValue("consumer", generation, "range", members[0].member_id, 1, members)
 
 

@@ -32,9 +32,9 @@ from echoless.coordinators.groups.consumer.sessions import ConsumerSessions
 from echoless.coordinators.groups.effects import TimerKind
 from echoless.coordinators.groups.group import Group
 from echoless.protocol import dedup
-from echoless.protocol.consumer_offsets.consumer_values import MemberState
-from echoless.protocol.consumer_offsets.group_value import GroupValue
 from echoless.protocol.errors import ErrorCode
+from echoless.protocol.state_records.classic_group_value import GroupValue
+from echoless.protocol.state_records.consumer_group_values import ConsumerMemberState
 from echoless.storage import log
 from echoless.storage.compaction import cleaning
 from echoless.storage.compaction.compaction import Compaction
@@ -244,7 +244,7 @@ def _old_timers_strike() -> Patches:
     def is_late(self: ConsumerSessions, group: Any, key: Any) -> bool:
         if key.kind is not TimerKind.REVOCATION:
             return has_ended(self, group, key)
-        return group.state.currents[key.member_id].state is MemberState.UNREVOKED_PARTITIONS
+        return group.state.currents[key.member_id].state is ConsumerMemberState.UNREVOKED_PARTITIONS
 
     return [
         patch.object(Timers, "set", schedule),

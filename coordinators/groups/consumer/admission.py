@@ -21,16 +21,16 @@ from echoless.coordinators.groups.consumer.requests import (
 )
 from echoless.coordinators.groups.consumer.state import member_size
 from echoless.coordinators.groups.log_names import shown
-from echoless.protocol.consumer_offsets.consumer_values import (
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.state_records.consumer_group_values import (
+    ConsumerMemberState,
     CurrentValue,
-    MemberState,
     MemberValue,
     TargetValue,
 )
-from echoless.protocol.consumer_offsets.keys import CurrentKey, MemberKey, TargetKey
-from echoless.protocol.errors import ErrorCode
+from echoless.protocol.state_records.group_keys import CurrentKey, MemberKey, TargetKey
 
-_JOINING: Final = CurrentValue(JOINS, JOINS, MemberState.STABLE, {}, {})
+_JOINING: Final = CurrentValue(JOINS, JOINS, ConsumerMemberState.STABLE, {}, {})
 _NOTHING: Final[Partitions] = frozenset()
 _FULL: Final = "The consumer group has reached its maximum capacity."
 
@@ -259,7 +259,7 @@ class Admission:
             self.remove(member_id)
         else:
             assigned, epoch = self._state.currents[member_id].assigned, LEAVES_FOR_A_WHILE
-            away = CurrentValue(epoch, epoch, MemberState.STABLE, assigned, {})
+            away = CurrentValue(epoch, epoch, ConsumerMemberState.STABLE, assigned, {})
             self._put_current(member_id, away)
         return None
 

@@ -14,8 +14,8 @@ from echoless.coordinators.groups.consumer.assignors import ASSIGNORS, DEFAULT_A
 from echoless.coordinators.groups.consumer.assignors.inputs import AssignedTopic, Subscriber
 from echoless.coordinators.groups.consumer.group import ConsumerGroup
 from echoless.coordinators.groups.consumer.topics import KnownTopics
-from echoless.protocol.consumer_offsets.consumer_values import TargetEpochValue, TargetValue
-from echoless.protocol.consumer_offsets.keys import TargetEpochKey, TargetKey
+from echoless.protocol.state_records.consumer_group_values import TargetEpochValue, TargetValue
+from echoless.protocol.state_records.group_keys import TargetEpochKey, TargetKey
 
 WORK_AT_ONCE: Final = 2_000
 """Subscriptions of all members and partitions, together, that are assigned in one go."""

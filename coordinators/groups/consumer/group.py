@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from echoless.coordinators.groups.consumer.state import ConsumerState
-from echoless.protocol.consumer_offsets.consumer_values import (
+from echoless.protocol.state_records.consumer_group_values import (
+    ConsumerMemberState,
     ConsumerValue,
-    MemberState,
-    TopicPartition,
+    TopicIdPartition,
 )
-from echoless.protocol.consumer_offsets.keys import (
+from echoless.protocol.state_records.group_keys import (
     ConsumerKey,
     CurrentKey,
     EpochKey,
@@ -147,7 +147,7 @@ class ConsumerGroup:
             self._subscribed = frozenset(names)
         return self._subscribed
 
-    def is_free_for(self, member_id: str, partition: TopicPartition) -> bool:
+    def is_free_for(self, member_id: str, partition: TopicIdPartition) -> bool:
         """Whether no other member has the partition."""
         return self.state.owners.get(partition, member_id) == member_id
 
@@ -160,6 +160,9 @@ class ConsumerGroup:
         if state.number > state.target_epoch:
             return "Assigning"
         for current in state.currents.values():
-            if current.state is not MemberState.STABLE or current.epoch != state.target_epoch:
+            if (
+                current.state is not ConsumerMemberState.STABLE
+                or current.epoch != state.target_epoch
+            ):
                 return "Reconciling"
         return "Stable"

@@ -31,9 +31,13 @@ from echoless.coordinators.groups.events import Assigned, RegexResolved
 from echoless.coordinators.groups.group import Group, GroupState
 from echoless.coordinators.groups.groups import Groups
 from echoless.coordinators.groups.log_names import shown
-from echoless.protocol.consumer_offsets.consumer_values import CurrentValue, EpochValue, RegexValue
-from echoless.protocol.consumer_offsets.keys import CurrentKey, EpochKey, RegexKey
 from echoless.protocol.errors import ErrorCode
+from echoless.protocol.state_records.consumer_group_values import (
+    CurrentValue,
+    EpochValue,
+    RegexValue,
+)
+from echoless.protocol.state_records.group_keys import CurrentKey, EpochKey, RegexKey
 
 REFRESH_MS: Final = 10_000
 """A regular expression is resolved again no sooner than this, if topics have changed."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from echoless.protocol.consumer_offsets.consumer_values import (
+from echoless.protocol.state_records.consumer_group_values import (
+    ConsumerMemberState,
     CurrentValue,
-    MemberState,
-    TopicPartition,
+    TopicIdPartition,
 )
 
-Partitions = frozenset[TopicPartition]
+Partitions = frozenset[TopicIdPartition]
 
 
 def reconciled(
@@ -22,7 +22,7 @@ def reconciled(
     target: Partitions,
     target_epoch: int,
     owned: Partitions | None,
-    is_free: Callable[[TopicPartition], bool],
+    is_free: Callable[[TopicIdPartition], bool],
 ) -> CurrentValue:
     """The partitions and the epoch of the member from now on.
 
@@ -30,9 +30,9 @@ def reconciled(
     tells whether no other member has a partition.
     """
     match current.state:
-        case MemberState.STABLE if current.epoch == target_epoch:
+        case ConsumerMemberState.STABLE if current.epoch == target_epoch:
             return current
-        case MemberState.UNREVOKED_PARTITIONS if owned is None or not owned.isdisjoint(
+        case ConsumerMemberState.UNREVOKED_PARTITIONS if owned is None or not owned.isdisjoint(
             current.pending
         ):
             return current
@@ -45,27 +45,31 @@ def _next(
     target: Partitions,
     target_epoch: int,
     owned: Partitions | None,
-    is_free: Callable[[TopicPartition], bool],
+    is_free: Callable[[TopicIdPartition], bool],
 ) -> CurrentValue:
     kept = {one: epoch for one, epoch in current.assigned.items() if one in target}
     revoked = {one: epoch for one, epoch in current.assigned.items() if one not in target}
     if revoked and (owned is None or not owned.isdisjoint(revoked)):
         return CurrentValue(
-            current.epoch, current.previous_epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoked
+            current.epoch,
+            current.previous_epoch,
+            ConsumerMemberState.UNREVOKED_PARTITIONS,
+            kept,
+            revoked,
         )
     missing = target - kept.keys()
     given = {one: target_epoch for one in missing if is_free(one)}
-    state = MemberState.STABLE
+    state = ConsumerMemberState.STABLE
     if len(given) < len(missing):
-        state = MemberState.UNRELEASED_PARTITIONS
+        state = ConsumerMemberState.UNRELEASED_PARTITIONS
     return in_epoch(current, target_epoch, state, {**kept, **given})
 
 
 def in_epoch(
     current: CurrentValue,
     epoch: int,
-    state: MemberState,
-    assigned: Mapping[TopicPartition, int],
+    state: ConsumerMemberState,
+    assigned: Mapping[TopicIdPartition, int],
 ) -> CurrentValue:
     """The member in that epoch, with nothing to revoke."""
     previous = current.previous_epoch if epoch == current.epoch else current.epoch

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from echoless.protocol.consumer_offsets.consumer_values import MemberValue, TopicPartition
 from echoless.protocol.errors import ErrorCode
+from echoless.protocol.state_records.consumer_group_values import MemberValue, TopicIdPartition
 
 JOINS = 0
 """The epoch of a member that joins."""
@@ -33,7 +33,7 @@ class ConsumerHeartbeat(NamedTuple):
     topic_regex: str | None
     """Valid; "" for none."""
     assignor: str | None
-    owned: frozenset[TopicPartition] | None
+    owned: frozenset[TopicIdPartition] | None
     client_id: str
     client_host: str
     uuid: str
@@ -49,7 +49,7 @@ class ConsumerHeartbeatAnswer(NamedTuple):
     member_id: str | None = None
     member_epoch: int = 0
     heartbeat_interval_ms: int = 0
-    assignment: frozenset[TopicPartition] | None = None
+    assignment: frozenset[TopicIdPartition] | None = None
     """None: unchanged."""
 
 
@@ -61,8 +61,8 @@ class DescribedConsumer(NamedTuple):
     member_id: str
     member_epoch: int
     value: MemberValue
-    assigned: frozenset[TopicPartition]
-    target: frozenset[TopicPartition]
+    assigned: frozenset[TopicIdPartition]
+    target: frozenset[TopicIdPartition]
 
 
 class ConsumerDescribeAnswer(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from echoless.coordinators.groups.consumer.group import ConsumerGroup, Session
 from echoless.coordinators.groups.effects import TimerKey, TimerKind
 from echoless.coordinators.groups.groups import Groups
-from echoless.protocol.consumer_offsets.consumer_values import MemberState
+from echoless.protocol.state_records.consumer_group_values import ConsumerMemberState
 
 
 class ConsumerSessions:
@@ -22,7 +22,7 @@ class ConsumerSessions:
         if session.timer_ms is None:
             self._set_timer(group, member_id, session)
         current, key = group.state.currents[member_id], _revocation_key(group, member_id)
-        if current.state is not MemberState.UNREVOKED_PARTITIONS:
+        if current.state is not ConsumerMemberState.UNREVOKED_PARTITIONS:
             if session.revoke_by_ms is not None:
                 session.revoke_by_ms = session.revoking = None
                 self._groups.cancel_timer(key)
@@ -45,7 +45,10 @@ class ConsumerSessions:
             return False
         now_ms = self._groups.now.monotonic_ms
         if key.kind is TimerKind.REVOCATION:
-            has_to = group.state.currents[key.member_id].state is MemberState.UNREVOKED_PARTITIONS
+            has_to = (
+                group.state.currents[key.member_id].state
+                is ConsumerMemberState.UNREVOKED_PARTITIONS
+            )
             by_ms = session.revoke_by_ms
             return has_to and by_ms is not None and now_ms >= by_ms
         session.timer_ms = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from echoless.protocol.consumer_offsets.consumer_values import (
+from echoless.protocol.state_records.consumer_group_values import (
     ConsumerValue,
     CurrentValue,
     EpochValue,
@@ -18,7 +18,7 @@ from echoless.protocol.consumer_offsets.consumer_values import (
     RegexValue,
     TargetEpochValue,
     TargetValue,
-    TopicPartition,
+    TopicIdPartition,
     read_current,
     read_epoch,
     read_member,
@@ -26,7 +26,7 @@ from echoless.protocol.consumer_offsets.consumer_values import (
     read_target,
     read_target_epoch,
 )
-from echoless.protocol.consumer_offsets.keys import (
+from echoless.protocol.state_records.group_keys import (
     ConsumerKey,
     CurrentKey,
     EpochKey,
@@ -57,10 +57,10 @@ class ConsumerState:
         self.epoch: EpochValue | None = None
         self.target_epoch = 0
         self.members: dict[str, MemberValue] = {}
-        self.targets: dict[str, frozenset[TopicPartition]] = {}
+        self.targets: dict[str, frozenset[TopicIdPartition]] = {}
         self.currents: dict[str, CurrentValue] = {}
         self.regexes: dict[str, RegexValue] = {}
-        self.owners: dict[TopicPartition, str] = {}
+        self.owners: dict[TopicIdPartition, str] = {}
         """The member that has each partition, or has not given it up yet."""
         self.instances: dict[str, str] = {}
         """Ids of static members, by instance id."""

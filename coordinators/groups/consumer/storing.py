@@ -24,9 +24,9 @@ from echoless.coordinators.groups.groups import Groups, Record
 from echoless.coordinators.groups.log_names import shown
 from echoless.coordinators.groups.membership import Membership
 from echoless.coordinators.groups.requests import GroupRequest
-from echoless.protocol.consumer_offsets.group_value import GroupValue
-from echoless.protocol.consumer_offsets.keys import GroupKey
 from echoless.protocol.errors import ErrorCode
+from echoless.protocol.state_records.classic_group_value import GroupValue
+from echoless.protocol.state_records.group_keys import GroupKey
 
 Answers = Sequence[tuple[int, GroupRequest, GroupAnswer]]
 CONSUMER_TYPE = "consumer"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from echoless.protocol.consumer_offsets.partitioner import partition_of_group
 from echoless.protocol.internal_topics import CONSUMER_OFFSETS
+from echoless.protocol.state_records.partitioner import partition_of
 from echoless.testkit.admin import Admin
 from echoless.testkit.faults import Faults
 from tests.support.cluster import Cluster, get_json
@@ -101,7 +101,7 @@ def test_a_moved_coordinator_knows_the_group(cluster: Cluster) -> None:
     cluster.wait_until(lambda: consumer.poll(0.5) is not None, "a record is read")
     (one,) = consumer.commit(asynchronous=False)
     at = one.offset
-    partition = partition_of_group("moved", 8)
+    partition = partition_of("moved", 8)
     place = (CONSUMER_OFFSETS, partition)
     cluster.wait_until(lambda: isr(cluster, place) == {1, 2}, "both hold it")
     before = cluster.wait_for_leader(CONSUMER_OFFSETS, partition)

@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from echoless.protocol.consumer_offsets.partitioner import partition_of_group
 from echoless.protocol.internal_topics import CONSUMER_OFFSETS
+from echoless.protocol.state_records.partitioner import partition_of
 from tests.support.cluster import Cluster
 
 pytestmark = pytest.mark.cluster
@@ -73,7 +73,7 @@ def test_a_commit_that_was_answered_is_read_back_from_every_later_coordinator(
         consumer.subscribe(["t"])
         seen: set[int] = set()
         positions: dict[int, int] = {}
-        index = partition_of_group(GROUP, 8)
+        index = partition_of(GROUP, 8)
         for limit in (RECORDS // 2, RECORDS):
             deadline = time.monotonic() + _PATIENCE_S
             while len(seen) < limit and time.monotonic() < deadline:

@@ -24,9 +24,9 @@ from echoless.coordinators.groups.requests import (
     OffsetCommit,
     OffsetFetch,
 )
-from echoless.protocol.consumer_offsets.partitioner import partition_of_group
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.internal_topics import CONSUMER_OFFSETS
+from echoless.protocol.state_records.partitioner import partition_of
 from echoless.storage.log_config import LogConfig
 from tests.broker.groups.until import until
 from tests.broker.partitions.fake_fencing import FakeFencing
@@ -98,9 +98,7 @@ async def one(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Coordinating]:
 
 def group_of(index: int) -> str:
     """A group that the partition has."""
-    return next(
-        name for name in map(str, range(100)) if partition_of_group(name, PARTITIONS) == index
-    )
+    return next(name for name in map(str, range(100)) if partition_of(name, PARTITIONS) == index)
 
 
 async def test_all_partitions_share_what_a_broker_may_hold(

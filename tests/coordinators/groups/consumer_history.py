@@ -23,8 +23,8 @@ from echoless.coordinators.groups.requests import (
     OffsetCommit,
     OffsetFetch,
 )
-from echoless.protocol.consumer_offsets.keys import OffsetKey, read_key
 from echoless.protocol.errors import ErrorCode
+from echoless.protocol.state_records.group_keys import OffsetKey, read_key
 from tests.coordinators.groups.consumers import GROUP, ConsumerShell, Partitions
 
 CONFIG = GroupConfig(group_consumer_max_size=4, group_consumer_session_timeout_ms=10_000)

@@ -15,9 +15,9 @@ from echoless.coordinators.groups.consumer.heartbeats import ConsumerHeartbeats
 from echoless.coordinators.groups.consumer.sessions import ConsumerSessions
 from echoless.coordinators.groups.consumer.state import ConsumerState
 from echoless.coordinators.groups.consumer.storing import Storing
-from echoless.protocol.consumer_offsets.consumer_values import EpochValue
-from echoless.protocol.consumer_offsets.keys import EpochKey
 from echoless.protocol.errors import ErrorCode
+from echoless.protocol.state_records.consumer_group_values import EpochValue
+from echoless.protocol.state_records.group_keys import EpochKey
 
 Patches = list[Any]
 

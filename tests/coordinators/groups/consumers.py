@@ -13,11 +13,11 @@ from echoless.coordinators.groups.consumer.requests import (
 from echoless.coordinators.groups.consumer.topics import KnownTopic
 from echoless.coordinators.groups.effects import Assign, Effect, ResolveRegex
 from echoless.coordinators.groups.events import Assigned, RegexResolved
-from echoless.protocol.consumer_offsets.consumer_values import TopicPartition
+from echoless.protocol.state_records.consumer_group_values import TopicIdPartition
 from tests.coordinators.groups.shell import Shell
 
 GROUP = "g"
-Partitions = frozenset[TopicPartition]
+Partitions = frozenset[TopicIdPartition]
 
 
 class Topics:

@@ -36,10 +36,10 @@ from echoless.coordinators.groups.requests import (
     SyncGroup,
 )
 from echoless.coordinators.groups.usage import value_size
-from echoless.protocol.consumer_offsets.group_value import GroupValue, read_group_value
-from echoless.protocol.consumer_offsets.keys import GroupKey, OffsetKey, read_key
-from echoless.protocol.consumer_offsets.offset_value import read_offset_value
 from echoless.protocol.errors import ErrorCode
+from echoless.protocol.state_records.classic_group_value import GroupValue, read_group_value
+from echoless.protocol.state_records.group_keys import GroupKey, OffsetKey, read_key
+from echoless.protocol.state_records.offset_value import read_offset_value
 from tests.coordinators.groups.shell import Shell
 
 CONFIG = GroupConfig(group_max_size=4, group_initial_rebalance_delay_ms=1_000)

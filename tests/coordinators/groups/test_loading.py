@@ -7,14 +7,14 @@ import struct
 import pytest
 
 from echoless.coordinators.groups.effects import GroupRecord
-from echoless.protocol.consumer_offsets.keys import (
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.state_records.group_keys import (
     CurrentKey,
     EpochKey,
     MemberKey,
     OffsetKey,
     read_key,
 )
-from echoless.protocol.errors import DecodeError
 from tests.coordinators.groups.consumers import ConsumerShell
 
 

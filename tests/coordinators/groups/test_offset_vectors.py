@@ -18,8 +18,8 @@ from echoless.coordinators.groups.requests import (
     OffsetDelete,
     OffsetFetch,
 )
-from echoless.protocol.consumer_offsets.keys import write_group_key
 from echoless.protocol.errors import ErrorCode
+from echoless.protocol.state_records.group_keys import write_group_key
 from tests.coordinators.groups.shell import Shell
 
 DAY_MS = 24 * 3_600_000

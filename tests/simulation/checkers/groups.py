@@ -11,12 +11,12 @@ from typing import Final
 
 from echoless.coordinators.groups.consumer.state import ConsumerState
 from echoless.coordinators.groups.durable import DurableGroups
-from echoless.protocol.consumer_offsets.consumer_values import TopicPartition
-from echoless.protocol.consumer_offsets.group_value import read_group_value
-from echoless.protocol.consumer_offsets.keys import GroupKey, OffsetKey, read_key
-from echoless.protocol.consumer_offsets.offset_value import read_offset_value
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.records import iterate_records
+from echoless.protocol.state_records.classic_group_value import read_group_value
+from echoless.protocol.state_records.consumer_group_values import TopicIdPartition
+from echoless.protocol.state_records.group_keys import GroupKey, OffsetKey, read_key
+from echoless.protocol.state_records.offset_value import read_offset_value
 from tests.simulation.checkers.logs import Batch
 from tests.simulation.groups.seen import REFUSALS, Commit, Read, Seen
 
@@ -158,7 +158,7 @@ class LogReader:
         self._commits = {one.offset: one for one in commits}
         self._generations: dict[str, int] = {}
         self._epochs: dict[str, int] = {}
-        self._targets: dict[tuple[str, int], dict[str, frozenset[TopicPartition]]] = {}
+        self._targets: dict[tuple[str, int], dict[str, frozenset[TopicIdPartition]]] = {}
 
     def faults(self, batches: Iterable[Batch]) -> Iterator[str]:
         """G1, G2, G3 and G5 of what is stored."""
@@ -192,7 +192,7 @@ class LogReader:
         if state.number < self._epochs.get(group_id, 0):
             yield f"G2: epoch {state.number} of {group_id} is stored after {self._epochs[group_id]}"
         self._epochs[group_id] = state.number
-        owners: dict[TopicPartition, str] = {}
+        owners: dict[TopicIdPartition, str] = {}
         for member_id, current in state.currents.items():
             for partition in (*current.assigned, *current.pending):
                 other = owners.setdefault(partition, member_id)

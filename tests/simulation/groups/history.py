@@ -11,8 +11,8 @@ from random import Random
 from typing import Any, Final
 
 from echoless.coordinators.groups.durable import DurableGroups
-from echoless.protocol.consumer_offsets.partitioner import partition_of_group
 from echoless.protocol.internal_topics import CONSUMER_OFFSETS
+from echoless.protocol.state_records.partitioner import partition_of
 from tests.simulation.checkers import groups as promises
 from tests.simulation.checkers import settled
 from tests.simulation.cluster import Cluster, Topic
@@ -95,7 +95,7 @@ class GroupHistory:
         return [Spot(CONSUMER_OFFSETS, index) for index in range(self._count)]
 
     def _spot_of(self, group_id: str) -> Spot:
-        return Spot(CONSUMER_OFFSETS, partition_of_group(group_id, self._count))
+        return Spot(CONSUMER_OFFSETS, partition_of(group_id, self._count))
 
     def _add_members(self) -> None:
         cluster, seen = self._cluster, self.seen

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import NamedTuple
 
-from echoless.protocol.consumer_offsets.consumer_values import TopicPartition
+from echoless.protocol.state_records.consumer_group_values import TopicIdPartition
 
-Target = dict[str, frozenset[TopicPartition]]
+Target = dict[str, frozenset[TopicIdPartition]]
 """By member id."""
 Steps = Generator[None, None, Target]
 """The work of an assignor in short steps, a millisecond or two at most; the target in the end."""
@@ -20,7 +20,7 @@ class Subscriber(NamedTuple):
     instance_id: str | None
     topics: frozenset[str]
     """Those that exist, and others."""
-    target: frozenset[TopicPartition]
+    target: frozenset[TopicIdPartition]
     """The partitions that it was to have until now."""
 
     @property

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from echoless.coordinators.groups.consumer.assignors.inputs import AssignedTopic, Steps, Subscriber
-from echoless.protocol.consumer_offsets.consumer_values import TopicPartition
+from echoless.protocol.state_records.consumer_group_values import TopicIdPartition
 
 
 def assign_ranges(members: Sequence[Subscriber], topics: Sequence[AssignedTopic]) -> Steps:
     """Deal out each topic in ranges, the first of which are longer by one if it does not divide."""
-    given: dict[str, list[TopicPartition]] = {one.member_id: [] for one in members}
+    given: dict[str, list[TopicIdPartition]] = {one.member_id: [] for one in members}
     ranked = sorted(members, key=lambda one: one.rank)
     for topic in topics:
         yield

@@ -20,7 +20,7 @@ from echoless.coordinators.groups.consumer.assignors.inputs import (
     Subscriber,
     Target,
 )
-from echoless.protocol.consumer_offsets.consumer_values import TopicPartition
+from echoless.protocol.state_records.consumer_group_values import TopicIdPartition
 
 _PASSES_MAX: Final = 16
 """Members with different subscriptions are evened out so often at most."""
@@ -112,13 +112,13 @@ class _Shares:
     def __init__(self, members: Sequence[Subscriber], topics: Sequence[AssignedTopic]) -> None:
         self._members = sorted(members, key=lambda one: one.rank)
         self._topics = sorted(topics)
-        self._given: list[dict[TopicPartition, None]] = [{} for _ in self._members]
+        self._given: list[dict[TopicIdPartition, None]] = [{} for _ in self._members]
         self._counts = _Counts(len(self._members))
         self.moves = 0
         """How many partitions were moved to even out the shares."""
         self._ranking_of: dict[bytes, _Ranking] = {}
         """By topic id, of topics that someone subscribes to."""
-        self._taken: set[TopicPartition] = set()
+        self._taken: set[TopicIdPartition] = set()
 
     def rank(self) -> Iterator[None]:
         """Find out who subscribes to what."""
@@ -197,7 +197,7 @@ class _Shares:
                 return True
         return False
 
-    def _give(self, rank: int, partition: TopicPartition) -> None:
+    def _give(self, rank: int, partition: TopicIdPartition) -> None:
         self._given[rank][partition] = None
         self._counts.of[rank] += 1
 

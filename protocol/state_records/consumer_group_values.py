@@ -18,19 +18,20 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from echoless.protocol.consumer_offsets.fields import (
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.headers import NO_TAGS, write_unsigned_varint
+from echoless.protocol.state_records.fields import (
     INT8,
     INT16,
     INT32,
     INT64,
     FieldReader,
+    open_value,
     pack_size,
     pack_string,
 )
-from echoless.protocol.errors import DecodeError
-from echoless.protocol.headers import NO_TAGS, write_unsigned_varint
 
-TopicPartition = tuple[bytes, int]
+TopicIdPartition = tuple[bytes, int]
 """The 16 bytes of a topic's id, and a partition of it."""
 
 _VERSION: Final = INT16.pack(0)
@@ -40,7 +41,7 @@ _EPOCHS_TAG: Final = 0
 _NO_HASH: Final = 0
 
 
-class MemberState(enum.IntEnum):
+class ConsumerMemberState(enum.IntEnum):
     """How far a member is on its way to its target."""
 
     STABLE = 0
@@ -75,7 +76,7 @@ class TargetEpochValue(NamedTuple):
 
 
 class TargetValue(NamedTuple):
-    partitions: frozenset[TopicPartition]
+    partitions: frozenset[TopicIdPartition]
 
 
 class CurrentValue(NamedTuple):
@@ -83,10 +84,10 @@ class CurrentValue(NamedTuple):
 
     epoch: int
     previous_epoch: int
-    state: MemberState
-    assigned: Mapping[TopicPartition, int]
+    state: ConsumerMemberState
+    assigned: Mapping[TopicIdPartition, int]
     """With the epoch in which it was assigned to this member."""
-    pending: Mapping[TopicPartition, int]
+    pending: Mapping[TopicIdPartition, int]
     """Partitions that it has to give up."""
 
 
@@ -105,10 +106,7 @@ ConsumerValue = (
 
 
 def _begin(data: bytes) -> FieldReader:
-    reader = FieldReader(data, flexible=True)
-    version = reader.int16()
-    if version != 0:
-        raise DecodeError(f"a record of a consumer group of version {version}; only 0 is known")
+    _, reader = open_value(data, "a record of a consumer group", version_max=0, flexible_from=0)
     return reader
 
 
@@ -152,7 +150,7 @@ def read_current(data: bytes) -> CurrentValue:
     reader = _begin(data)
     epoch, previous_epoch, state = reader.int32(), reader.int32(), reader.int8()
     try:
-        known = MemberState(state)
+        known = ConsumerMemberState(state)
     except ValueError as error:
         raise DecodeError(f"a member in state {state}, which is not known") from error
     assigned = _read_partitions(reader, epoch)
@@ -165,8 +163,8 @@ def read_regex(data: bytes) -> RegexValue:
     return RegexValue(reader.array(FieldReader.string), reader.int64(), reader.int64())
 
 
-def _read_partitions(reader: FieldReader, epoch: int) -> dict[TopicPartition, int]:
-    found: dict[TopicPartition, int] = {}
+def _read_partitions(reader: FieldReader, epoch: int) -> dict[TopicIdPartition, int]:
+    found: dict[TopicIdPartition, int] = {}
     for topic_id, indexes, epochs in reader.array(_read_topic):
         for place, index in enumerate(indexes):
             found[topic_id, index] = epochs[place] if place < len(epochs) else epoch
@@ -237,7 +235,7 @@ def _strings(names: tuple[str, ...]) -> bytes:
 
 
 def _partitions(
-    partitions: Iterable[TopicPartition], epochs: Mapping[TopicPartition, int] | None = None
+    partitions: Iterable[TopicIdPartition], epochs: Mapping[TopicIdPartition, int] | None = None
 ) -> bytes:
     by_topic: dict[bytes, list[int]] = {}
     for topic_id, index in sorted(partitions):

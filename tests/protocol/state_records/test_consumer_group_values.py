@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echoless.coordinators.groups.consumer.state import read_consumer_value
-from echoless.protocol.consumer_offsets.consumer_values import (
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.state_records.consumer_group_values import (
+    ConsumerMemberState,
     ConsumerValue,
     CurrentValue,
     EpochValue,
-    MemberState,
     MemberValue,
     RegexValue,
     TargetEpochValue,
@@ -26,7 +27,7 @@ from echoless.protocol.consumer_offsets.consumer_values import (
     read_target_epoch,
     write_consumer_value,
 )
-from echoless.protocol.consumer_offsets.keys import (
+from echoless.protocol.state_records.group_keys import (
     ConsumerKey,
     CurrentKey,
     EpochKey,
@@ -37,8 +38,7 @@ from echoless.protocol.consumer_offsets.keys import (
     read_key,
     write_consumer_key,
 )
-from echoless.protocol.errors import DecodeError
-from tests.protocol.consumer_offsets.test_page import PAGE
+from tests.protocol.state_records.test_page import PAGE
 
 READERS = (read_epoch, read_member, read_target_epoch, read_target, read_current, read_regex)
 TOPIC = bytes(range(16))
@@ -52,7 +52,9 @@ EXAMPLE: list[tuple[ConsumerKey, ConsumerValue]] = [
     (TargetKey("g", "m"), TargetValue(frozenset({(TOPIC, 0), (TOPIC, 1)}))),
     (
         CurrentKey("g", "m"),
-        CurrentValue(5, 4, MemberState.UNREVOKED_PARTITIONS, {(TOPIC, 0): 3}, {(TOPIC, 2): 4}),
+        CurrentValue(
+            5, 4, ConsumerMemberState.UNREVOKED_PARTITIONS, {(TOPIC, 0): 3}, {(TOPIC, 2): 4}
+        ),
     ),
     (RegexKey("g", "t.*"), RegexValue(("t", "tt"), 7, 1_700_000_000_000)),
 ]
@@ -88,7 +90,7 @@ VALUES: st.SearchStrategy[tuple[ConsumerKey, ConsumerValue]] = st.one_of(
     ),
     st.tuples(
         st.builds(CurrentKey, texts, texts),
-        st.builds(CurrentValue, int32, int32, st.sampled_from(MemberState), epochs, epochs),
+        st.builds(CurrentValue, int32, int32, st.sampled_from(ConsumerMemberState), epochs, epochs),
     ),
     st.tuples(st.builds(RegexKey, texts, texts), st.builds(RegexValue, names, int32, int32)),
 )
@@ -127,7 +129,7 @@ def test_a_partition_without_an_epoch_was_assigned_in_any_up_to_the_members() ->
     epochs = (9).to_bytes(4, "big") + (8).to_bytes(4, "big")
     topic = b"\2" + TOPIC + b"\2\0\0\0\3\0"
     value = read_current(b"\0\0" + epochs + b"\0" + topic + b"\1\0")
-    assert value == CurrentValue(9, 8, MemberState.STABLE, {(TOPIC, 3): 9}, {})
+    assert value == CurrentValue(9, 8, ConsumerMemberState.STABLE, {(TOPIC, 3): 9}, {})
 
 
 def test_the_page_has_these_bytes() -> None:

@@ -9,27 +9,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echoless.protocol.consumer_offsets.group_value import (
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.state_records.classic_group_value import (
+    ClassicMemberValue,
     GroupValue,
-    MemberValue,
     read_group_value,
     write_group_value,
 )
-from echoless.protocol.consumer_offsets.keys import OffsetKey, OtherKey, read_key, write_offset_key
-from echoless.protocol.consumer_offsets.offset_value import (
+from echoless.protocol.state_records.group_keys import (
+    OffsetKey,
+    OtherKey,
+    read_key,
+    write_offset_key,
+)
+from echoless.protocol.state_records.offset_value import (
     OffsetValue,
     read_offset_value,
     write_offset_value,
 )
-from echoless.protocol.consumer_offsets.partitioner import partition_of_group
-from echoless.protocol.consumer_offsets.subscription import subscribed_topics
-from echoless.protocol.errors import DecodeError
+from echoless.protocol.state_records.partitioner import partition_of
+from echoless.protocol.state_records.subscription import subscribed_topics
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 TEXT = st.text(max_size=12)
 MEMBERS = st.builds(
-    MemberValue, TEXT, st.none() | TEXT, TEXT, TEXT, INT32, INT32, st.binary(), st.binary()
+    ClassicMemberValue, TEXT, st.none() | TEXT, TEXT, TEXT, INT32, INT32, st.binary(), st.binary()
 )
 GROUPS = st.builds(
     GroupValue,
@@ -92,7 +97,7 @@ def test_every_version_of_a_group_is_read(version: int):
     packed += struct.pack(">h1sh1s", 1, b"c", 1, b"h")
     packed += struct.pack(">i", 60) if version >= 1 else b""
     packed += struct.pack(">ii1si1s", 10, 1, b"s", 1, b"a")
-    member = MemberValue(
+    member = ClassicMemberValue(
         *("m", "i" if version >= 3 else None, "c", "h"),
         *(60 if version >= 1 else 10, 10, b"s", b"a"),
     )
@@ -138,12 +143,12 @@ def test_a_record_that_is_cut_off_is_refused(value: GroupValue, data: st.DataObj
 def test_a_group_has_the_partition_that_kafka_gives_it(group_id: str, hashed: int):
     """Java's `String.hashCode`, over UTF-16 units."""
     for count in (1, 8, 50):
-        assert partition_of_group(group_id, count) == hashed % count
+        assert partition_of(group_id, count) == hashed % count
 
 
 def test_the_smallest_hash_counts_as_nothing():
     """|-2^31| does not exist in 32 bits: Kafka takes 0."""
-    assert partition_of_group("polygenelubricants", 50) == 0
+    assert partition_of("polygenelubricants", 50) == 0
 
 
 def test_subscriptions_are_read_whatever_follows():

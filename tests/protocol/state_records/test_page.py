@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from echoless.protocol.consumer_offsets.group_value import (
+from echoless.protocol.state_records.classic_group_value import (
+    ClassicMemberValue,
     GroupValue,
-    MemberValue,
     read_group_value,
     write_group_value,
 )
-from echoless.protocol.consumer_offsets.keys import (
+from echoless.protocol.state_records.group_keys import (
     GroupKey,
     OffsetKey,
     read_key,
     write_group_key,
     write_offset_key,
 )
-from echoless.protocol.consumer_offsets.offset_value import (
+from echoless.protocol.state_records.offset_value import (
     OffsetValue,
     read_offset_value,
     write_offset_value,
@@ -26,7 +26,7 @@ from echoless.protocol.consumer_offsets.offset_value import (
 PAGE = Path(__file__).parents[3] / "docs/formats/consumer-offsets.md"
 KEY = OffsetKey("orders", "t", 3)
 OFFSET = OffsetValue(42, 7, "m", 1_700_000_000_000)
-MEMBER = MemberValue("c-1", "i", "c", "/127.0.0.1", 60_000, 10_000, b"\x00\x01", b"\x00\x02")
+MEMBER = ClassicMemberValue("c-1", "i", "c", "/127.0.0.1", 60_000, 10_000, b"\x00\x01", b"\x00\x02")
 STABLE = GroupValue("consumer", 6, "range", "c-1", 1_700_000_000_000, (MEMBER,))
 REBALANCING = STABLE._replace(is_rebalancing=True)
 

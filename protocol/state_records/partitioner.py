@@ -1,4 +1,4 @@
-"""The partition of `__consumer_offsets` that holds a group."""
+"""The partition of an internal topic that keeps the state of a group, or of whatever else a name stands for."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from functools import lru_cache
 
 
 @lru_cache(maxsize=1024)
-def partition_of_group(group_id: str, partition_count: int) -> int:
+def partition_of(name: str, partition_count: int) -> int:
     """The absolute value of Java's `String.hashCode`, modulo the number of partitions, as in Kafka.
 
     Remembered for the last thousand: members of a group name it in every request.
     """
-    units = group_id.encode("utf-16-be")
+    units = name.encode("utf-16-be")
     hashed = 0
     for index in range(0, len(units), 2):
         hashed = (31 * hashed + (units[index] << 8 | units[index + 1])) & 0xFFFFFFFF

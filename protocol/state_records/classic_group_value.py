@@ -10,27 +10,28 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from echoless.protocol.consumer_offsets.fields import (
+from echoless.protocol.headers import NO_TAGS, write_unsigned_varint
+from echoless.protocol.state_records.fields import (
     INT16,
     INT32,
     INT64,
     FieldReader,
+    open_value,
     pack_bytes,
     pack_size,
     pack_string,
 )
-from echoless.protocol.errors import DecodeError
-from echoless.protocol.headers import NO_TAGS, write_unsigned_varint
 
 NO_TIMESTAMP: Final = -1
 _VERSION_MAX: Final = 4
+_FLEXIBLE_FROM: Final = 4
 _REBALANCING_TAG: Final = 10_000
 _REBALANCING: Final = b"".join(
     (write_unsigned_varint(1), write_unsigned_varint(_REBALANCING_TAG), write_unsigned_varint(0))
 )
 
 
-class MemberValue(NamedTuple):
+class ClassicMemberValue(NamedTuple):
     """A member and its assignment."""
 
     member_id: str
@@ -52,18 +53,16 @@ class GroupValue(NamedTuple):
     leader: str | None
     state_timestamp: int
     """Wall clock when the group came into its state, or `NO_TIMESTAMP`."""
-    members: tuple[MemberValue, ...]
+    members: tuple[ClassicMemberValue, ...]
     is_rebalancing: bool = False
     """The generation has begun, and its leader has not assigned anything yet."""
 
 
 def read_group_value(data: bytes) -> GroupValue:
     """Reads a value. Raises `DecodeError`."""
-    reader = FieldReader(data)
-    version = reader.int16()
-    if not 0 <= version <= _VERSION_MAX:
-        raise DecodeError(f"a group of version {version}; at most {_VERSION_MAX} is known")
-    reader.flexible = version >= 4
+    version, reader = open_value(
+        data, "a group", version_max=_VERSION_MAX, flexible_from=_FLEXIBLE_FROM
+    )
     protocol_type, generation_id = reader.string(), reader.int32()
     protocol_name, leader = reader.nullable_string(), reader.nullable_string()
     timestamp = reader.int64() if version >= 2 else NO_TIMESTAMP
@@ -74,7 +73,7 @@ def read_group_value(data: bytes) -> GroupValue:
     )
 
 
-def _read_member(reader: FieldReader, version: int) -> MemberValue:
+def _read_member(reader: FieldReader, version: int) -> ClassicMemberValue:
     member_id = reader.string()
     instance = reader.nullable_string() if version >= 3 else None
     client_id, client_host = reader.string(), reader.string()
@@ -84,7 +83,7 @@ def _read_member(reader: FieldReader, version: int) -> MemberValue:
     reader.tag_buffer()
     if rebalance_timeout_ms is None:
         rebalance_timeout_ms = session_timeout_ms
-    return MemberValue(
+    return ClassicMemberValue(
         member_id,
         instance,
         client_id,
@@ -115,7 +114,7 @@ def write_group_value(value: GroupValue) -> bytes:
     return b"".join(parts)
 
 
-def _member_parts(member: MemberValue, *, flexible: bool) -> tuple[bytes, ...]:
+def _member_parts(member: ClassicMemberValue, *, flexible: bool) -> tuple[bytes, ...]:
     return (
         pack_string(member.member_id, flexible=flexible),
         pack_string(member.group_instance_id, flexible=flexible),

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from echoless.protocol.consumer_offsets.group_value import write_group_value
-from echoless.protocol.consumer_offsets.keys import write_group_key, write_offset_key
-from echoless.protocol.consumer_offsets.offset_value import write_offset_value
 from echoless.protocol.records import Record, build_batch
+from echoless.protocol.state_records.classic_group_value import write_group_value
+from echoless.protocol.state_records.group_keys import write_group_key, write_offset_key
+from echoless.protocol.state_records.offset_value import write_offset_value
 from tests.compatibility.kafka_tools import run_tool
-from tests.protocol.consumer_offsets.test_consumer_values import RECORDS
-from tests.protocol.consumer_offsets.test_page import KEY, OFFSET, REBALANCING, STABLE
+from tests.protocol.state_records.test_consumer_group_values import RECORDS
+from tests.protocol.state_records.test_page import KEY, OFFSET, REBALANCING, STABLE
 from tests.support.apache_kafka import KafkaVersion
 from tests.toolchain import require
 

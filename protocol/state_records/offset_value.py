@@ -9,16 +9,16 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from echoless.protocol.consumer_offsets.fields import (
+from echoless.protocol.state_records.fields import (
     INT16,
     INT64,
-    FieldReader,
+    open_value,
 )
-from echoless.protocol.errors import DecodeError
 
 NO_LEADER_EPOCH: Final = -1
 NO_EXPIRY: Final = -1
 _VERSION_MAX: Final = 4
+_FLEXIBLE_FROM: Final = 4
 _PLAIN_PREFIX: Final = struct.Struct(">hqih")
 _PREFIX_V1: Final = struct.Struct(">hq")
 
@@ -54,13 +54,9 @@ def _plain_offset_value(data: bytes) -> OffsetValue | None:
 
 
 def _any_offset_value(data: bytes) -> OffsetValue:
-    reader = FieldReader(data)
-    version = reader.int16()
-    if not 0 <= version <= _VERSION_MAX:
-        raise DecodeError(
-            f"a committed offset of version {version}; at most {_VERSION_MAX} is known"
-        )
-    reader.flexible = version >= 4
+    version, reader = open_value(
+        data, "a committed offset", version_max=_VERSION_MAX, flexible_from=_FLEXIBLE_FROM
+    )
     offset = reader.int64()
     leader_epoch = reader.int32() if version >= 3 else NO_LEADER_EPOCH
     metadata, committed = reader.string(), reader.int64()

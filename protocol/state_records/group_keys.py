@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from echoless.protocol.consumer_offsets.fields import (
+from echoless.protocol.state_records.fields import (
     INT16,
     INT32,
     STRING_BYTES_MAX,

@@ -1,4 +1,4 @@
-"""Fields of the records of `__consumer_offsets`: big-endian, strings and bytes with their length, compact if flexible."""
+"""Fields of state records: big-endian, strings and bytes after their length, which is compact in a flexible version."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ INT16: Final = struct.Struct(">h")
 INT32: Final = struct.Struct(">i")
 INT64: Final = struct.Struct(">q")
 STRING_BYTES_MAX: Final = 0x7FFF
-"""Limit on a string with a length of 16 bits."""
+"""The longest string that a length of 16 bits can announce."""
 ELEMENTS_MAX: Final = 100_000
-"""Limit on the elements of an array: each becomes an object of many times its bytes."""
+"""The most elements of an array: each becomes an object of many times its bytes."""
 
 
 class FieldReader:
@@ -63,20 +63,20 @@ class FieldReader:
         return self._take(size)
 
     def raw(self, size: int) -> bytes:
-        """So many bytes, without a length before them."""
+        """Takes `size` bytes, which have no length before them."""
         return self._take(size)
 
     def array(
         self, read: Callable[[FieldReader], Value], most: int = ELEMENTS_MAX
     ) -> tuple[Value, ...]:
-        """As many values as the length says, at most `most`, each of which `read` takes from here."""
+        """Reads a length of at most `most`, and as many values, each with `read`."""
         count = self._compact_size() if self.flexible else self.int32()
         if not 0 <= count <= min(most, len(self._data) - self._position):
             raise DecodeError(f"an array of {count} elements in {len(self._data)} bytes")
         return tuple([read(self) for _ in range(count)])
 
     def tag_buffer(self) -> dict[int, bytes]:
-        """The tagged fields; none if the version is not flexible."""
+        """Reads the tagged fields, by tag; none if the version is not flexible."""
         if not self.flexible:
             return {}
         count, self._position = read_unsigned_varint(self._data, self._position)
@@ -111,8 +111,24 @@ class FieldReader:
         return self._data[begin:end]
 
 
+def open_value(
+    data: bytes, what: str, *, version_max: int, flexible_from: int
+) -> tuple[int, FieldReader]:
+    """Reads the version of a value; returns it, and the reader of the fields behind it.
+
+    `what` names the value in the error. Raises `DecodeError` if the version is not known: what the record replaces would
+    be served although it is out of date.
+    """
+    reader = FieldReader(data)
+    version = reader.int16()
+    if not 0 <= version <= version_max:
+        raise DecodeError(f"{what} of version {version}; at most {version_max} is known")
+    reader.flexible = version >= flexible_from
+    return version, reader
+
+
 def pack_string(text: str | None, *, flexible: bool = False) -> bytes:
-    """`text`, or null for None."""
+    """Packs `text` after its length; None is null."""
     if text is None:
         return b"\x00" if flexible else b"\xff\xff"
     data = text.encode()
@@ -120,10 +136,10 @@ def pack_string(text: str | None, *, flexible: bool = False) -> bytes:
 
 
 def pack_bytes(data: bytes, *, flexible: bool = False) -> bytes:
-    """`data` after its length."""
+    """Packs `data` after its length."""
     return pack_size(len(data), flexible=flexible) + data
 
 
 def pack_size(size: int, *, flexible: bool = False) -> bytes:
-    """The length of bytes or of an array."""
+    """Packs the length of bytes or of an array."""
     return write_unsigned_varint(size + 1) if flexible else INT32.pack(size)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from echoless.protocol.consumer_offsets.fields import FieldReader
 from echoless.protocol.errors import DecodeError
+from echoless.protocol.state_records.fields import FieldReader
 
 _TOPICS_MAX: Final = 10_000
 

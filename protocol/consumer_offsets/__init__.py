@@ -1,1 +1,0 @@
-"""The records of `__consumer_offsets`: Kafka's formats of committed offsets and of groups (`docs/formats/consumer-offsets.md`)."""

@@ -1,1 +1,0 @@
-"""Tests of `protocol/consumer_offsets/`."""
