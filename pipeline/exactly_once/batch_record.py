@@ -2,8 +2,8 @@
 
     batches/batch-00000000000000000012.json     {"version": 1, "query_id": ..., "spark_partitions": 8}
 
-A batch that is rerun with another number would give a Spark partition other rows, and some of them
-would be stored again by one that has stored nothing yet and sees no difference. It is refused.
+A batch that is rerun with another number is refused. Its rows would move between Spark partitions, and one that
+has stored nothing yet would see no difference and store some of them again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NAME: Final = re.compile(r"batch-(\d{20})\.json")
 
 
 class BatchRecord:
-    """The record of one batch."""
+    """Record of one batch."""
 
     def __init__(self, files: LedgerFiles, sink: str, query_id: str, batch_id: int) -> None:
         self._files = files
@@ -32,9 +32,9 @@ class BatchRecord:
         self._name = self._path(batch_id)
 
     def agree(self, spark_partitions: int, *, is_late: bool = False) -> None:
-        """Records the number, or compares it with the one recorded. Raises `LedgerError`.
+        """Records the number, or compares it with the recorded one. Raises `LedgerError`.
 
-        `is_late`: the rows have been written already.
+        `is_late`: whether the rows have been written already.
         """
         fields = {
             "version": VERSION,
@@ -70,10 +70,7 @@ class BatchRecord:
         return {key: fields[key] for key in ("query_id", "spark_partitions")}
 
     def _check_order(self) -> None:
-        """Refuses a batch out of order.
-
-        Tasks check it too, but a task without entries sees nothing.
-        """
+        """Refuses a batch out of order. Tasks do so too, but one without entries cannot know."""
         batch_ids = self._batch_ids()
         last = max(batch_ids, default=-1)
         if last > self._batch_id and self._batch_id not in batch_ids:

@@ -1,4 +1,4 @@
-"""The columns that a data frame must have, checked before anything runs."""
+"""Columns that a data frame must have, checked before anything runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _HEADER_FIELDS: Final = {"key": StringType, "value": BinaryType}
 
 
 def check_columns(schema: StructType, options: SinkOptions) -> None:
-    """Raises `OptionError`."""
+    """Checks names and types of the columns. Raises `OptionError`."""
     found = {field.name.lower(): field.dataType for field in schema.fields}
     if "value" not in found:
         raise OptionError("the rows need a column value")

@@ -4,10 +4,10 @@
     frame.writeStream.format("echoless").options(**options).start()
     frame.write.format("echoless").options(**options).mode("append").save()
 
-Spark passes a Python data source neither batch nor query; a task finds both among the local
-properties that Spark sets for its own use. The number of Spark partitions of a batch is known only
-when all have been written (`commit`), so a batch that is divided differently when it is rerun is
-detected late; the sink for `foreachBatch` refuses it beforehand.
+Spark passes a Python data source neither batch nor query; a task finds both among the local properties that Spark
+sets for its own use. The number of Spark partitions of a batch is known only when all have been written (`commit`),
+so a batch that is divided differently when it is rerun is detected late; the sink for `foreachBatch` refuses it
+beforehand.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from pyspark.sql.types import StructType
 
 from echoless.pipeline.exactly_once.batch_record import BatchRecord
 from echoless.pipeline.exactly_once.columns import check_columns
-from echoless.pipeline.exactly_once.ends import put_ends
+from echoless.pipeline.exactly_once.ends import record_ends
 from echoless.pipeline.exactly_once.errors import OptionError, SinkError
-from echoless.pipeline.exactly_once.ledger import Place
+from echoless.pipeline.exactly_once.ledger import TaskLocation
 from echoless.pipeline.exactly_once.ledger_identity import identified, open_files
 from echoless.pipeline.exactly_once.options import CHECKPOINT_LOCATION, SinkOptions, read_options
 from echoless.pipeline.exactly_once.partition_writer import Attempted, write_partition
@@ -39,23 +39,23 @@ from echoless.pipeline.exactly_once.row_order import sort_rows
 FORMAT: Final = "echoless"
 QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
 BATCH_ID_PROPERTY: Final = "streaming.sql.batchId"
-"""Spark's own names; `tests/pipeline/exactly_once/test_spark.py` notices when they change."""
+"""Internal names of Spark; `tests/pipeline/exactly_once/test_spark.py` notices when they change."""
 LEDGER_DIRECTORY: Final = "echoless-ledger"
-"""Directory of a stream's ledger, in its checkpoint."""
+"""Directory of a stream's ledger in its checkpoint."""
 STREAM_NAME: Final = "stream"
-"""Sink name of a stream that has its ledger to itself."""
+"""Sink name of a stream whose ledger is in its checkpoint."""
 
 
 @dataclass
 class TaskMessage(WriterCommitMessage):
-    """A task's report to the driver."""
+    """Report of a task to the driver."""
 
-    place: Place
+    location: TaskLocation
     attempted: Attempted
 
 
 class ExactlyOnceDataSource(DataSource):
-    """The data source; it only writes."""
+    """Spark's data source `echoless`, which writes and does not read. The options are in `docs/sink.md`."""
 
     @classmethod
     def name(cls) -> str:
@@ -71,7 +71,7 @@ class ExactlyOnceDataSource(DataSource):
     def streamWriter(  # noqa: N802  Spark's name
         self,
         schema: StructType,
-        overwrite: bool,  # noqa: ARG002  of output modes Spark knows itself
+        overwrite: bool,  # noqa: ARG002  Spark checks the output mode itself
     ) -> ExactlyOnceStreamWriter:
         checkpoint = self.options.get(CHECKPOINT_LOCATION)
         ledger = f"{checkpoint.rstrip('/')}/{LEDGER_DIRECTORY}" if checkpoint else None
@@ -82,7 +82,7 @@ class ExactlyOnceDataSource(DataSource):
 
 
 class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
-    """Writer of a stream; pickled with its options to every task."""
+    """Writer of a stream, pickled with its options to every task."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -93,11 +93,11 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
         query_id = context.getLocalProperty(QUERY_ID_PROPERTY)
         if not batch_id or not query_id:
             raise SinkError(
-                f"Spark does not tell its tasks {BATCH_ID_PROPERTY} and {QUERY_ID_PROPERTY}: this "
-                "version of Spark is not known to the sink; use ExactlyOnceSink with foreachBatch"
+                f"Spark does not set {BATCH_ID_PROPERTY} and {QUERY_ID_PROPERTY} for its tasks: the sink "
+                "does not know this version of Spark; use ExactlyOnceSink with foreachBatch"
             )
-        place = Place(self._options.name, query_id, int(batch_id), context.partitionId())
-        return TaskMessage(place, _write(self._options, place, iterator))
+        location = TaskLocation(self._options.name, query_id, int(batch_id), context.partitionId())
+        return TaskMessage(location, _write(self._options, location, iterator))
 
     def commit(
         self,
@@ -108,15 +108,15 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
 
 
 class ExactlyOnceJobWriter(DataSourceArrowWriter):
-    """Writer of a job; the options say which batch it is."""
+    """Writer of a job; the option `batchId` says which batch it is."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
     def write(self, iterator: Iterator[Any]) -> TaskMessage:
         options = self._options
-        place = Place(options.name, "", options.batch_id, _task_context().partitionId())
-        return TaskMessage(place, _write(options, place, iterator))
+        location = TaskLocation(options.name, "", options.batch_id, _task_context().partitionId())
+        return TaskMessage(location, _write(options, location, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         _end(self._options, messages, self._options.batch_id)
@@ -127,23 +127,23 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(ExactlyOnceDataSource)
 
 
-def _write(options: SinkOptions, place: Place, batches: Iterator[Any]) -> Attempted:
+def _write(options: SinkOptions, location: TaskLocation, batches: Iterator[Any]) -> Attempted:
     if options.sort_columns is not None:
         batches = sort_rows(batches, options.sort_columns)
-    return write_partition(options, place, batches)
+    return write_partition(options, location, batches)
 
 
 def _end(options: SinkOptions, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
-    """Commits a batch whose tasks are all done.
+    """Records the ends of a batch whose tasks have all succeeded.
 
-    Raises `LedgerError` if it was divided differently before.
+    Raises `LedgerError` if the batch was divided differently before.
     """
     reports = [one for one in messages if isinstance(one, TaskMessage)]
-    for query_id in {one.place.query_id for one in reports}:
+    for query_id in {one.location.query_id for one in reports}:
         record = BatchRecord(open_files(options), options.name, query_id, batch_id)
         record.agree(len(messages), is_late=True)
-    ends = [(one.place, one.attempted.end) for one in reports]
-    put_ends(options, [(place, end) for place, end in ends if end is not None])
+    ends = [(one.location, one.attempted.end) for one in reports]
+    record_ends(options, [(location, end) for location, end in ends if end is not None])
 
 
 def _plain(options: Mapping[str, str]) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """The entries of the ledger as JSON; `docs/formats/ledger.md` has an example of each.
 
-`begin` is created before the first record is sent under its numbers, `end` when all are acknowledged.
+`begin` is created before the first record of its sequence ranges is sent, `end` when all records of the batch
+are acknowledged.
 """
 
 from __future__ import annotations
@@ -15,20 +16,22 @@ from echoless.client.state import ProducerState
 from echoless.client.topic_partition import TopicPartition
 
 VERSION: Final = 1
+_NAMES_IN_FILES: Final = {"sequence_ranges": "stretches"}
+"""Names of fields in files of version 1, where they differ from the classes'."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class Stretch:
-    """Rows of one topic and partition that are sent under consecutive numbers."""
+class SequenceRange:
+    """Consecutive sequences, from `sequence` on, for rows of a batch that go to one topic and partition."""
 
     topic: str
     partition: int
     sequence: int
-    """The sequence of its first record."""
+    """The sequence of the first record."""
     rows_before: int
-    """How many of the batch's rows for this partition were stored under older numbers."""
+    """Number of the batch's rows for this partition that are stored under an earlier identity."""
     log_end_offset: int
-    """The log end before any of it was sent: its records are at or above this offset."""
+    """Lower bound for the records' offsets: the log end before the first one was sent."""
 
     @property
     def target(self) -> TopicPartition:
@@ -37,28 +40,28 @@ class Stretch:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Begin:
-    """The numbers of the stretches, all under one producer id and epoch."""
+    """Sequence ranges under one producer id and epoch, recorded before they are used."""
 
     query_id: str
     cluster_id: str
-    """The brokers' cluster; the producer id is meaningless in another."""
+    """Id of the cluster, outside of which the producer id means nothing."""
     identity: Identity
     timestamp_ms: int
-    """The timestamp of rows without one."""
+    """Timestamp for rows without one."""
     partition_counts: Mapping[str, int]
-    """Partitions of each topic when the batch was begun: keys are spread over this many."""
-    stretches: tuple[Stretch, ...]
+    """Number of partitions of each topic when the batch was begun; keys are spread over these."""
+    sequence_ranges: tuple[SequenceRange, ...]
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class Target:
-    """The rows that one topic and partition received in this batch."""
+class PartitionRows:
+    """Rows that one topic and partition received in a batch."""
 
     topic: str
     partition: int
     rows: int
     fingerprint: str
-    """Fingerprint of the rows (`fingerprint.py`)."""
+    """Checksums of the rows (`fingerprint.py`)."""
 
     @property
     def target(self) -> TopicPartition:
@@ -67,12 +70,12 @@ class Target:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class End:
-    """The end of a batch: everything is stored. The next batch continues from `state`."""
+    """End of a batch: all rows are stored. The next batch continues from `state`."""
 
     query_id: str
     cluster_id: str
     rows: int
-    targets: tuple[Target, ...]
+    targets: tuple[PartitionRows, ...]
     state: ProducerState
 
 
@@ -80,13 +83,13 @@ Entry = Begin | End
 
 
 class EntryError(ValueError):
-    """The text is not a ledger entry."""
+    """The file is not a ledger entry of this version."""
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """The content of the entry's file."""
+    """Returns the content of the entry's file."""
     fields: dict[str, Any] = {"version": VERSION, "kind": type(entry).__name__.lower()}
-    fields |= asdict(entry)
+    fields |= {_NAMES_IN_FILES.get(name, name): value for name, value in asdict(entry).items()}
     if isinstance(entry, Begin):
         fields["identity"] = entry.identity._asdict()
     else:
@@ -95,7 +98,7 @@ def encode_entry(entry: Entry) -> bytes:
 
 
 def decode_entry(data: bytes) -> Entry:
-    """Raises `EntryError`."""
+    """Parses an entry's file. Raises `EntryError`."""
     try:
         fields = json.loads(data)
         if fields["version"] != VERSION:
@@ -127,7 +130,7 @@ class _Reader:
             identity=Identity(**fields["identity"]),
             timestamp_ms=fields["timestamp_ms"],
             partition_counts=fields["partition_counts"],
-            stretches=tuple(Stretch(**one) for one in fields["stretches"]),
+            sequence_ranges=tuple(SequenceRange(**one) for one in fields["stretches"]),
         )
 
     def _end(self) -> End:
@@ -136,6 +139,6 @@ class _Reader:
             query_id=fields["query_id"],
             cluster_id=fields["cluster_id"],
             rows=fields["rows"],
-            targets=tuple(Target(**one) for one in fields["targets"]),
+            targets=tuple(PartitionRows(**one) for one in fields["targets"]),
             state=ProducerState.from_json(json.dumps(fields["state"])),
         )

@@ -1,4 +1,4 @@
-"""The sink's refusals. Each message says what to do about it."""
+"""Errors of the sink. Each message says what to do about it."""
 
 from __future__ import annotations
 

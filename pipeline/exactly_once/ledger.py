@@ -1,13 +1,14 @@
-"""The ledger: what one Spark partition of one batch will send, and under which numbers.
+"""The ledger: under which identity and sequences one Spark partition of one batch is sent.
 
 A small log of entries, each a file that is created once (`docs/formats/ledger.md`):
 
-    partition-00003/batch-00000000000000000012.0.json     begin: the first numbers
-    partition-00003/batch-00000000000000000012.1.json     begin: more partitions, or other numbers
-    partition-00003/batch-00000000000000000012.2.json     end: everything is acknowledged
+    partition-00003/batch-00000000000000000012.0.json     begin: the first sequence ranges
+    partition-00003/batch-00000000000000000012.1.json     begin: more partitions, or another identity
+    partition-00003/batch-00000000000000000012.2.json     end: all records are acknowledged
 
-An attempt that finds an entry where it meant to create its own adopts it. So all attempts at a
-batch send the same numbers, however many run, one after the other or at once.
+An attempt that finds an entry where it meant to create its own adopts it. So all attempts at a batch send the
+same records under the same sequences, however many run, one after the other or at once. `numbering.py` has the
+states that a batch can be in.
 
 Invariant: a record is sent only after the entry with its topic and partition was created.
 Invariant: nothing follows an end, and a batch is begun only where the one before it has ended.
@@ -15,6 +16,7 @@ Invariant: nothing follows an end, and a batch is begun only where the one befor
 
 from __future__ import annotations
 
+import enum
 import re
 from typing import Final, NamedTuple
 
@@ -30,19 +32,26 @@ from echoless.pipeline.exactly_once.errors import LedgerError
 from echoless.pipeline.exactly_once.ledger_files import LedgerFiles
 
 BATCHES_KEPT: Final = 10
-"""Batches whose entries are kept when they are done: a replay needs the last one, a reader some
-more.
-"""
+"""Number of ended batches whose entries are kept: a replay needs the last one, an operator some more."""
 BATCH_ID_MAX: Final = 2**63 - 1
 _NAME: Final = re.compile(r"batch-(\d{20})\.(\d+)\.json")
 
 
-class Place(NamedTuple):
-    """The rows of one Spark partition of one batch of one sink."""
+class Recorded(enum.Enum):
+    """Outcome of adding an entry."""
+
+    BY_US = enum.auto()
+    """The entry was created."""
+    BY_ANOTHER = enum.auto()
+    """Another attempt was faster; its entries have been read instead."""
+
+
+class TaskLocation(NamedTuple):
+    """Location of a task's entries: one Spark partition of one batch of one sink."""
 
     sink: str
     query_id: str
-    """Spark's id; empty in a job that is not a stream."""
+    """Spark's id of the query; empty in a job that is not a stream."""
     batch_id: int
     spark_partition: int
 
@@ -64,17 +73,17 @@ class _Key(NamedTuple):
 
 
 class Ledger:
-    """The entries of one place, as far as this attempt has read them."""
+    """The entries of one location, as far as this attempt has read them."""
 
-    def __init__(self, files: LedgerFiles, place: Place) -> None:
-        """Raises `LedgerError`."""
-        if not 0 <= place.batch_id <= BATCH_ID_MAX:
-            raise LedgerError(f"{place}: batches have numbers from 0 to {BATCH_ID_MAX}")
+    def __init__(self, files: LedgerFiles, location: TaskLocation) -> None:
+        """Reads the entries. Raises `LedgerError`."""
+        if not 0 <= location.batch_id <= BATCH_ID_MAX:
+            raise LedgerError(f"{location}: batches have numbers from 0 to {BATCH_ID_MAX}")
         self._files = files
-        self.place = place
+        self.location = location
         self._keys = self._list()
         self.previous = self._read_previous()
-        """How the batch before this one ended, if there was one."""
+        """End of the batch before this one; None if there was none."""
         self.begins: list[Begin] = []
         self.end: End | None = None
         self._check_order()
@@ -85,47 +94,49 @@ class Ledger:
         self._keys = self._list()
         self._take_known()
 
-    def add(self, entry: Entry) -> bool:
-        """Creates the entry; False: another attempt was faster, and its entries have been read."""
+    def add(self, entry: Entry) -> Recorded:
+        """Creates the entry, unless another attempt was faster. Raises `LedgerError`."""
         key = self._next_key()
         if not self._files.create(self._path(key), encode_entry(entry)):
             # Read by name: a listing may be stale on a mounted file system.
             self._take(self._read(key))
             self.refresh()
-            return False
+            return Recorded.BY_ANOTHER
         self._keys = self._list()
         self._withdraw_if_late(key)
         self._take(entry)
-        return True
+        return Recorded.BY_US
 
     def clean(self, batches_kept: int = BATCHES_KEPT) -> None:
         """Deletes the entries of old batches; only after an end, which the next batch needs."""
         assert self.end is not None
         for key in self._keys:
-            if key.batch_id <= self.place.batch_id - batches_kept:
+            if key.batch_id <= self.location.batch_id - batches_kept:
                 self._files.delete(self._path(key))
 
     def _list(self) -> list[_Key]:
-        names = self._files.list(self.place.directory)
+        names = self._files.list(self.location.directory)
         found = (_NAME.fullmatch(name) for name in names)
         return sorted(_Key(int(one[1]), int(one[2])) for one in found if one is not None)
 
     def _read_previous(self) -> End | None:
-        """The previous batch's end. Raises `LedgerError` if that batch has not ended."""
-        key = max((key for key in self._keys if key.batch_id < self.place.batch_id), default=None)
+        """Returns the previous batch's end. Raises `LedgerError` if that batch has not ended."""
+        key = max(
+            (key for key in self._keys if key.batch_id < self.location.batch_id), default=None
+        )
         if key is None:
             return None
         entry = self._read(key)
         if not isinstance(entry, End):
             raise LedgerError(
-                f"{self.place}: batch {key.batch_id} has begun and not ended. It ran with more Spark "
+                f"{self.location}: batch {key.batch_id} has begun and not ended. It ran with more Spark "
                 "partitions than later; a batch has to be replayed with the partitions it began with"
             )
         return entry
 
     def _check_order(self) -> None:
-        """Refuses a late attempt at a batch that was already done and cleaned away."""
-        batch_id = self.place.batch_id
+        """Refuses a late attempt at a batch that has ended and been cleaned up."""
+        batch_id = self.location.batch_id
         is_known = _Key(batch_id, 0) in self._keys
         if self._keys and self._keys[-1].batch_id > batch_id and not is_known:
             raise self._left_behind()
@@ -133,9 +144,9 @@ class Ledger:
             self._check_query(self.previous)
 
     def _withdraw_if_late(self, key: _Key) -> None:
-        """Withdraws the entry of an attempt so late that later batches have cleaned up its place.
+        """Withdraws the entry of an attempt so late that later batches have cleaned up before it.
 
-        Before any cleaning there are entries of a later batch, so an attempt that sees none was not
+        Entries of a later batch are there before anything is cleaned up, so an attempt that sees none was not
         late.
         """
         if self._keys and self._keys[-1].batch_id > key.batch_id:
@@ -144,7 +155,7 @@ class Ledger:
 
     def _left_behind(self) -> LedgerError:
         return LedgerError(
-            f"{self.place}: the ledger is at batch {self._keys[-1].batch_id} already. A new "
+            f"{self.location}: the ledger is at batch {self._keys[-1].batch_id} already. A new "
             "checkpoint needs a new sink name or another ledger"
         )
 
@@ -160,15 +171,15 @@ class Ledger:
             self.begins.append(entry)
 
     def _check_query(self, entry: Entry) -> None:
-        if entry.query_id != self.place.query_id:
+        if entry.query_id != self.location.query_id:
             raise LedgerError(
-                f"{self.place}: the ledger belongs to query {entry.query_id or '(none)'}, this is "
-                f"{self.place.query_id or '(none)'}. A new checkpoint needs a new sink name or "
+                f"{self.location}: the ledger belongs to query {entry.query_id or '(none)'}, this is "
+                f"{self.location.query_id or '(none)'}. A new checkpoint needs a new sink name or "
                 "another ledger"
             )
 
     def _next_key(self) -> _Key:
-        return _Key(self.place.batch_id, len(self.begins))
+        return _Key(self.location.batch_id, len(self.begins))
 
     def _read(self, key: _Key) -> Entry:
         path = self._path(key)
@@ -178,4 +189,4 @@ class Ledger:
             raise LedgerError(f"{path}: {error}") from error
 
     def _path(self, key: _Key) -> str:
-        return f"{self.place.directory}/{key.name}"
+        return f"{self.location.directory}/{key.name}"

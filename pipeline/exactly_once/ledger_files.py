@@ -1,14 +1,14 @@
-"""The ledger's files on any file system: listed, read, created once, deleted.
+"""Files of the ledger on any file system: listed, read, created once, deleted.
 
-Everything depends on `create`: of several attempts to create the same file exactly one succeeds,
-and a file that can be read is complete. What guarantees this, and how:
+Everything depends on `create`: of several attempts to create the same file exactly one succeeds, and a file that
+can be read is complete. How each file system guarantees this:
 
 * a local or mounted directory: the content is written and synced under another name, which is then
   linked to its own; a link never replaces a file;
 * HDFS: the same with a rename, which HDFS refuses if the target exists.
 
-Object stores cannot do it through pyarrow, and are refused, unless the caller guarantees that no
-two attempts ever run at once. Tasks have no JVM, so this is pyarrow's file system, not Hadoop's.
+Object stores cannot do it through pyarrow, and are refused unless the caller guarantees that no two attempts ever
+run at once. Tasks have no JVM, so these are pyarrow's file systems, not Hadoop's.
 """
 
 from __future__ import annotations
@@ -28,25 +28,23 @@ _LOCAL: Final = "file"
 
 
 class LedgerFiles(Protocol):
-    """Named files.
-
-    Names are relative, with slashes. All methods raise `LedgerError` on I/O errors.
-    """
+    """Named files. Names are relative, with slashes. All methods raise `LedgerError` on I/O errors."""
 
     def list(self, directory: str) -> list[str]:
-        """The names of the files in it, in order; empty if there is no such directory."""
+        """Lists the names in a directory in order; none if there is no such directory."""
 
-    def read(self, name: str) -> bytes: ...
+    def read(self, name: str) -> bytes:
+        """Returns the content of a file."""
 
     def create(self, name: str, data: bytes) -> bool:
-        """Whether the file was created; False: one of this name exists, and is left unchanged."""
+        """Creates the file if there is none of this name; returns whether it did."""
 
     def delete(self, name: str) -> None:
         """Deletes the file, if it exists."""
 
 
 def open_ledger_files(uri: str, *, has_single_writer: bool = False) -> LedgerFiles:
-    """The files at a path or URI. Raises `OptionError` if they cannot be created conditionally."""
+    """Opens the files at a path or URI. Raises `OptionError` if they cannot be created conditionally."""
     scheme, separator, rest = uri.partition(":")
     if not separator or "/" in scheme or scheme == _LOCAL:
         return LocalFiles(Path(_local_path(rest) if scheme == _LOCAL else uri))
@@ -64,13 +62,13 @@ def open_ledger_files(uri: str, *, has_single_writer: bool = False) -> LedgerFil
 
 
 def absolute_location(uri: str) -> str:
-    """A path made absolute, to mean the same in any directory; a URI stays as it is."""
+    """Makes a path absolute, so that it means the same in any working directory; a URI stays as it is."""
     scheme, separator, _ = uri.partition(":")
     return uri if separator and "/" not in scheme else str(Path(uri).absolute())
 
 
 def _local_path(rest: str) -> str:
-    """The path of a file URI: `/a` and `///a` are the same."""
+    """Returns the path in a file URI; `/a` and `///a` are the same."""
     return "/" + rest.lstrip("/")
 
 
@@ -119,7 +117,7 @@ class LocalFiles:
 
 
 class RemoteFiles:
-    """Files of a pyarrow file system."""
+    """Files in a file system of pyarrow."""
 
     def __init__(self, system: Any, root: str) -> None:
         self._system = system
@@ -181,7 +179,7 @@ def _write_synced(path: Path, data: bytes) -> None:
 
 
 def _make_directory(path: Path) -> None:
-    """Creates the directory and its parents, and syncs each: a file is lost with its directory."""
+    """Creates the directory and its parents, and syncs each: without that a crash may lose file and directory."""
     if not path.is_dir():
         _make_directory(path.parent)
         path.mkdir(exist_ok=True)

@@ -1,8 +1,7 @@
-"""Checks that the tasks see the same ledger as the driver.
+"""Identity of a ledger, by which tasks know that they see the driver's.
 
-A path without a host means another directory on each machine, and tasks that cannot see each
-other's entries store rows twice. So the driver puts an id into the ledger, and every task looks for
-it.
+A path without a host means another directory on each machine, and tasks that do not see each other's entries store
+rows twice. So the driver puts an id into the ledger, and every task looks for it.
 
     <ledger>/<sink>/ledger.json     {"version": 1, "id": "0b7c..."}
 """
@@ -27,10 +26,7 @@ _NAME: Final = "ledger.json"
 
 
 def open_files(options: SinkOptions) -> LedgerFiles:
-    """The files of exactly the ledger that the options name.
-
-    Raises `LedgerError`, `OptionError`.
-    """
+    """Opens the ledger that the options name. Raises `OptionError`; `LedgerError` if it has another id."""
     files = open_ledger_files(options.ledger, has_single_writer=options.ledger_has_single_writer)
     if options.ledger_id is not None and _read(files, options.name) != options.ledger_id:
         raise LedgerError(
@@ -41,7 +37,7 @@ def open_files(options: SinkOptions) -> LedgerFiles:
 
 
 def identified(options: SinkOptions) -> SinkOptions:
-    """On the driver: the options for the tasks, with the ledger's id, created if need be."""
+    """Returns the options for the tasks, with the ledger's id; the driver creates one if there is none."""
     files = open_ledger_files(options.ledger, has_single_writer=options.ledger_has_single_writer)
     found = _read(files, options.name)
     if found is None:

@@ -1,41 +1,69 @@
-"""Numbers a Spark partition's rows: with those of the ledger's entries, and new ones.
+"""Assigns producer identity and sequences to a Spark partition's rows, and records them before they are used.
 
-Which numbers a first attempt begins with is decided in `first_attempt.py`, how far earlier attempts came in
-`later_attempt.py`. What they decide is recorded in the ledger here, before anything is sent. If another
-attempt was faster, its entry is there instead, and is followed.
+An attempt finds its batch in one of four states. What the ledger says decides; leaders only say how many
+rows are stored.
+
+| state | the ledger has | before the next rows are sent |
+|---|---|---|
+| not begun | no entry | the identity is chosen (`first_attempt.py`) and a `begin` is recorded |
+| begun by us | a last `begin` with the identity of this attempt | a `begin` for targets without a range is recorded |
+| begun by another | a last `begin` with another identity | its rows are counted (`later_attempt.py`) and its identity, or the next epoch, becomes ours; refused if this attempt sends under an identity already |
+| ended | an `end` | nothing: rows are compared and not sent |
+
+Each entry is created only if there is none of its name. If another attempt was faster, its entry has been read
+instead, and the batch is in another state than before.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from echoless.client.sequencer import Identity
 from echoless.client.state import PartitionState, ProducerState
 from echoless.client.topic_partition import TopicPartition
-from echoless.pipeline.exactly_once.entries import Begin, Stretch
+from echoless.pipeline.exactly_once.entries import Begin, SequenceRange
 from echoless.pipeline.exactly_once.errors import SinkError
 from echoless.pipeline.exactly_once.first_attempt import LeaderAhead, begin_batch
 from echoless.pipeline.exactly_once.later_attempt import CountStored, resume_batch
-from echoless.pipeline.exactly_once.leaders import Leaders, Standing
-from echoless.pipeline.exactly_once.ledger import Ledger
+from echoless.pipeline.exactly_once.leader_queries import LeaderQueries, LeaderState
+from echoless.pipeline.exactly_once.ledger import Ledger, Recorded
 from echoless.pipeline.exactly_once.previous_batch import PreviousBatch, previous_batch
-from echoless.pipeline.exactly_once.stretches import (
-    Portion,
-    current_stretches,
+from echoless.pipeline.exactly_once.sequence_ranges import (
+    StoredRange,
+    current_ranges,
     handovers_of,
-    portions_of,
+    stored_ranges_of,
 )
 from echoless.protocol.sequence import increment
 
 
+class BatchState(enum.Enum):
+    """State of a batch as an attempt sees it: the table above."""
+
+    NOT_BEGUN = enum.auto()
+    BEGUN_BY_US = enum.auto()
+    BEGUN_BY_ANOTHER = enum.auto()
+    ENDED = enum.auto()
+
+
+class Coverage(enum.Enum):
+    """Outcome of asking for sequences for the targets of some rows."""
+
+    COMPLETE = enum.auto()
+    """The ledger covers all targets, or the batch has ended."""
+    CHANGED = enum.auto()
+    """Another attempt was faster. Its entries may spread keys otherwise: rows have to be routed again."""
+
+
 class Numbering:
-    """Sequence numbers for one attempt. Call `open` first."""
+    """Identity and sequences of one attempt. Call `resume` first."""
 
     def __init__(
         self,
         ledger: Ledger,
-        leaders: Leaders,
+        leaders: LeaderQueries,
         count_stored: CountStored,
         *,
         now_ms: int,
@@ -48,7 +76,17 @@ class Numbering:
         self._stored: dict[TopicPartition, int] = {}
         """Rows of each target that were stored when this attempt began."""
         self._identity: Identity | None = None
-        """The identity this attempt sends under, once that is settled."""
+        """The identity that this attempt sends under, once it is settled."""
+
+    @property
+    def state(self) -> BatchState:
+        if self._ledger.end is not None:
+            return BatchState.ENDED
+        if not self._ledger.begins:
+            return BatchState.NOT_BEGUN
+        if self._ledger.begins[-1].identity == self._identity:
+            return BatchState.BEGUN_BY_US
+        return BatchState.BEGUN_BY_ANOTHER
 
     @property
     def timestamp_ms(self) -> int:
@@ -56,7 +94,7 @@ class Numbering:
         return begins[0].timestamp_ms if begins else self._now_ms
 
     def partition_count(self, topic: str) -> int:
-        """The number of partitions when the batch was begun."""
+        """Returns the number of partitions when the batch was begun. Raises `SinkError`."""
         for begin in self._ledger.begins:
             if topic in begin.partition_counts:
                 return begin.partition_counts[topic]
@@ -64,62 +102,58 @@ class Numbering:
             self._counts[topic] = self._leaders.partition_count(topic)
         return self._counts[topic]
 
-    def open(self) -> None:
-        """Loads what earlier attempts have begun. Raises `SinkError`.
+    def resume(self) -> None:
+        """Settles how far another attempt came, if one has begun the batch. Raises `SinkError`.
 
         Invariant: what is stored is settled together with the identity, and then no more.
         """
-        while self._ledger.begins and self._ledger.end is None and self._identity is None:
-            self._check_cluster()
-            found = resume_batch(
-                self._ledger.place, self._ledger.begins, self._leaders, self._count_stored
-            )
-            self._stored.update(found.rows)
-            if found.is_known:
-                self._identity = found.identity
-            else:
-                identity = self._leaders.next_identity(found.identity)
-                self._record(identity, found.standings, found.rows)
+        while self.state is BatchState.BEGUN_BY_ANOTHER:
+            self._adopt()
 
-    def cover(self, targets: Iterable[TopicPartition]) -> bool:
-        """Ensures that the ledger has numbers for all targets, before anything is sent there.
+    def cover(self, targets: Iterable[TopicPartition]) -> Coverage:
+        """Ensures that the ledger has sequences for all targets, before a record is sent there.
 
-        False: another attempt was faster, and its entries count; route the rows again.
+        Raises `SinkError`.
         """
-        if self._ledger.end is not None:
-            return True
-        known = current_stretches(self._ledger.begins)
+        if self.state is BatchState.ENDED:
+            return Coverage.COMPLETE
+        known = current_ranges(self._ledger.begins)
         new = [target for target in targets if target not in known]
         if not new:
-            return True
-        is_recorded = self._extend(new) if self._ledger.begins else self._begin(new)
-        if not is_recorded:
-            self._follow()
-        return is_recorded
+            return Coverage.COMPLETE
+        recorded = self._begin(new) if self.state is BatchState.NOT_BEGUN else self._extend(new)
+        if recorded is Recorded.BY_US:
+            return Coverage.COMPLETE
+        self.resume()
+        return Coverage.CHANGED
 
-    def stored(self) -> dict[TopicPartition, list[Portion]]:
-        """The portions stored when this attempt began; only targets with any."""
-        return self.portions(self._stored)
+    def stored_at_start(self) -> dict[TopicPartition, list[StoredRange]]:
+        """Returns what was stored when this attempt began; only targets with rows."""
+        return self.stored_ranges(self._stored)
 
-    def portions(self, rows: Mapping[TopicPartition, int]) -> dict[TopicPartition, list[Portion]]:
-        """The numbers under which the first `rows` of each target are stored, in order."""
-        return portions_of(self._ledger.begins, rows)
+    def stored_ranges(
+        self, rows: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, list[StoredRange]]:
+        """Returns, in order, the ranges in which the first `rows` of each target are stored."""
+        return stored_ranges_of(self._ledger.begins, rows)
 
-    def handovers(self, rows: Mapping[TopicPartition, int]) -> dict[TopicPartition, list[Portion]]:
-        """The same for targets whose rows continue under a later identity."""
+    def handovers(
+        self, rows: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, list[StoredRange]]:
+        """Returns the ranges of those targets whose rows continue under a later identity."""
         return handovers_of(self._ledger.begins, rows)
 
-    def state(self) -> ProducerState:
-        """The state of a producer that is given the rows after the stored ones."""
-        return self.state_after(self._stored)
+    def producer_state(self) -> ProducerState:
+        """Returns the state of a producer that is given the rows after the stored ones."""
+        return self.producer_state_after(self._stored)
 
-    def state_after(self, rows: Mapping[TopicPartition, int]) -> ProducerState:
-        """The state of a producer after the first `rows` of the batch in each target."""
+    def producer_state_after(self, rows: Mapping[TopicPartition, int]) -> ProducerState:
+        """Returns the state of a producer after the first `rows` of the batch in each target."""
         assert self._identity is not None
         sequences = dict(self._previous.sequences_under(self._identity))
-        for target, stretch in current_stretches(self._ledger.begins).items():
-            count = rows.get(target, stretch.rows_before) - stretch.rows_before
-            sequences[target] = increment(stretch.sequence, count)
+        for target, sequence_range in current_ranges(self._ledger.begins).items():
+            count = rows.get(target, sequence_range.rows_before) - sequence_range.rows_before
+            sequences[target] = increment(sequence_range.sequence, count)
         producer_id, epoch = self._identity
         return ProducerState(
             producer_id=producer_id,
@@ -142,72 +176,92 @@ class Numbering:
         is_here = end is not None and end.cluster_id == self._leaders.cluster_id()
         return previous_batch(end if is_here else None)
 
-    def _begin(self, targets: list[TopicPartition]) -> bool:
-        """Records the batch's first numbers; False: another attempt has begun."""
+    def _adopt(self) -> None:
+        """Takes the last entry's identity, or the next epoch if a leader has forgotten the producer."""
+        if self._identity is not None:
+            raise SinkError(
+                f"{self._ledger.location}: another attempt continues under another identity"
+            )
+        self._check_cluster()
+        found = resume_batch(
+            self._ledger.location, self._ledger.begins, self._leaders, self._count_stored
+        )
+        self._stored.update(found.rows)
+        if found.is_known:
+            self._identity = found.identity
+        else:
+            identity = self._leaders.next_identity(found.identity)
+            self._record(identity, found.leader_states, found.rows)
+
+    def _begin(self, targets: list[TopicPartition]) -> Recorded:
+        """Records the batch's first sequence ranges."""
         found = begin_batch(self._previous, self._leaders, targets)
         if not isinstance(found, LeaderAhead):
-            return self._record(found.identity, found.standings)
+            return self._record(found.identity, found.leader_states)
         self._ledger.refresh()
         if not self._ledger.begins:
             raise SinkError(
-                f"{self._ledger.place}: {found.target} has more records of producer "
+                f"{self._ledger.location}: {found.target} has more records of producer "
                 f"{found.producer_id} than the ledger: the ledger is an old copy, or an attempt "
                 "with other rows ran at the same time as the last one. Check what is stored "
                 "there, and continue under another name"
             )
-        return False
+        return Recorded.BY_ANOTHER
 
-    def _extend(self, targets: list[TopicPartition]) -> bool:
-        """Records numbers for further targets; False: another attempt was faster."""
+    def _extend(self, targets: list[TopicPartition]) -> Recorded:
+        """Records sequence ranges for further targets."""
         assert self._identity is not None
-        standings = self._leaders.ask(targets, self._identity.producer_id)
-        return self._record(self._identity, standings)
-
-    def _follow(self) -> None:
-        """Adopts the entries of an attempt that was faster."""
-        if self._identity is None:
-            self.open()
-        elif self._ledger.end is None and self._ledger.begins[-1].identity != self._identity:
-            raise SinkError(f"{self._ledger.place}: another attempt continues under other numbers")
+        leader_states = self._leaders.ask(targets, self._identity.producer_id)
+        return self._record(self._identity, leader_states)
 
     def _record(
         self,
         identity: Identity,
-        standings: Mapping[TopicPartition, Standing],
+        leader_states: Mapping[TopicPartition, LeaderState],
         rows_before: Mapping[TopicPartition, int] | None = None,
-    ) -> bool:
-        """Records the numbers for the targets; False: another attempt was faster."""
-        sequences = self._previous.sequences_under(identity)
+    ) -> Recorded:
+        """Records a `begin` for the targets; if that succeeds, `identity` is ours."""
         begin = Begin(
-            query_id=self._ledger.place.query_id,
+            query_id=self._ledger.location.query_id,
             cluster_id=self._leaders.cluster_id(),
             identity=identity,
             timestamp_ms=self.timestamp_ms,
             partition_counts={
-                t: self.partition_count(t) for t in {t.topic: None for t in standings}
+                topic: self.partition_count(topic)
+                for topic in {t.topic: None for t in leader_states}
             },
-            stretches=tuple(
-                Stretch(
-                    topic=target.topic,
-                    partition=target.partition,
-                    sequence=sequences.get(target, 0),
-                    rows_before=(rows_before or {}).get(target, 0),
-                    log_end_offset=standings[target].log_end_offset,
-                )
-                for target in sorted(standings)
-            ),
+            sequence_ranges=self._sequence_ranges(identity, leader_states, rows_before or {}),
         )
-        is_first = self._ledger.add(begin)
-        if is_first:
+        recorded = self._ledger.add(begin)
+        if recorded is Recorded.BY_US:
             self._identity = identity
-        return is_first
+        return recorded
+
+    def _sequence_ranges(
+        self,
+        identity: Identity,
+        leader_states: Mapping[TopicPartition, LeaderState],
+        rows_before: Mapping[TopicPartition, int],
+    ) -> tuple[SequenceRange, ...]:
+        """Returns a range for each target, continuing where the batch before this one ended."""
+        sequences = self._previous.sequences_under(identity)
+        return tuple(
+            SequenceRange(
+                topic=target.topic,
+                partition=target.partition,
+                sequence=sequences.get(target, 0),
+                rows_before=rows_before.get(target, 0),
+                log_end_offset=leader_states[target].log_end_offset,
+            )
+            for target in sorted(leader_states)
+        )
 
     def _check_cluster(self) -> None:
         """Refuses to move a batch in progress: its stored rows stay where they are."""
         for begin in self._ledger.begins:
             if begin.cluster_id != self._leaders.cluster_id():
                 raise SinkError(
-                    f"{self._ledger.place} was begun on cluster {begin.cluster_id}, and this is "
+                    f"{self._ledger.location} was begun on cluster {begin.cluster_id}, and this is "
                     f"{self._leaders.cluster_id()}: run it there to its end, or start "
                     "over under another name"
                 )

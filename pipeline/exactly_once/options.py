@@ -12,7 +12,7 @@
 | `kafka.security.protocol`, `kafka.sasl.*`, `kafka.ssl.*` | see `client/security_options.py` |
 | `kafka.*` | see `_PRODUCER_OPTIONS` |
 
-An option that has no meaning here is refused by name: the user who set it expects an effect.
+An option that has no meaning here is refused by name: whoever set it expects an effect.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ CHECKPOINT_LOCATION: Final = "checkpointLocation"
 ALL_COLUMNS: Final = "true"
 """Value of `sortWithinPartitions` that sorts by all columns the sink writes."""
 SINK_BATCH_BYTES_MAX: Final = 256 * 1024
-"""Before compression. Rows come by the thousand, enough to fill larger batches; topics accept 1
-MiB.
-"""
+"""Bytes of a batch before compression. Rows come by the thousand, so batches fill; topics accept 1 MiB."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
-"""Options that Spark passes to every sink."""
+"""Lower-case names of options that Spark passes to every sink."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class SinkOptions:
+    """Options of a sink, parsed and checked."""
+
     bootstrap_servers: str
     name: str
     ledger: str
@@ -60,16 +60,16 @@ class SinkOptions:
     topic: str | None = None
     batch_id: int = 0
     sort_columns: tuple[str, ...] | None = None
-    """None: the order in which Spark delivers the rows. Empty: all columns."""
+    """Columns to sort by first. Empty: all columns. None: rows stay as Spark delivers them."""
     ledger_id: str | None = None
-    """Id of the ledger as the driver sees it (`ledger_identity.py`); None: not checked."""
+    """Id of the ledger that the driver sees (`ledger_identity.py`); None: not checked."""
     settings: Settings
 
 
 def read_options(
     options: Mapping[str, str], *, name: str | None, ledger: str | None
 ) -> SinkOptions:
-    """Parses the options; `name` and `ledger` are their defaults. Raises `OptionError`."""
+    """Parses the options; `name` and `ledger` are defaults. Raises `OptionError`."""
     own: dict[str, Any] = {}
     producer: dict[str, Any] = {"batch_bytes_max": SINK_BATCH_BYTES_MAX}
     for option, text in options.items():
@@ -192,9 +192,9 @@ _PRODUCER_OPTIONS: Final[Mapping[str, tuple[str | None, Callable[[str], Any]]]] 
     "kafka.retry.backoff.ms": ("retry_backoff_s", _seconds),
     "kafka.retry.backoff.max.ms": ("retry_backoff_max_s", _seconds),
     "kafka.allow.auto.create.topics": ("auto_create_topics", _bool),
-    # Settings for a producer shared by several sinks: ours always behaves this way.
+    # Accepted for configurations that several producers share: the sink always behaves this way.
     "kafka.linger.ms": (None, int),
     "kafka.acks": (None, _must_be("all", "-1")),
     "kafka.enable.idempotence": (None, _must_be("true")),
 }
-"""Kafka's producer settings -> the field of `echoless.client.settings.Settings`; None: only checked."""
+"""Kafka's producer settings: the field of `echoless.client.settings.Settings` (None: only checked), and its parser."""

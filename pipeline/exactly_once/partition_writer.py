@@ -1,20 +1,19 @@
 """Writes the rows of one Spark partition of one batch: the work of a task, without Spark.
 
-1. The ledger is read. Numbers that an earlier attempt recorded are used again; the leaders say how far it
-   came, and its stored rows are read back and compared with the rows at hand. After a crash before this,
-   nothing has happened.
-2. Before the first record is sent to a partition, its numbers are in the ledger. After a crash here,
-   the next attempt sends the same numbers.
-3. All records are sent and acknowledged. If another attempt may have been sending too, everything is read
-   back once more. After a crash here, the next attempt finds all rows stored.
-4. The attempt returns its end: the state from which the next batch continues. Spark's driver records it
-   once it knows that the attempt counts (`ends.py`). After a crash here, the next attempt compares
-   fingerprints and does nothing.
+1. The ledger is read. If an earlier attempt has begun the batch, its sequence ranges are used again, the
+   leaders say how many of its rows are stored, and those are read back and compared with the rows at hand.
+   After a crash before this, nothing has happened.
+2. Before the first record is sent to a partition, its sequence range is in the ledger (`numbering.py`). After
+   a crash here, the next attempt sends the same records under the same sequences.
+3. All records are sent and acknowledged. If another attempt may have been sending too, everything is read back
+   once more. After a crash here, the next attempt finds all rows stored.
+4. The attempt returns its end: the state from which the next batch continues. Spark's driver records it once
+   it knows that the attempt counts (`ends.py`). After a crash here, the next attempt compares fingerprints and
+   sends nothing.
 
-An attempt cannot do the last step itself, because it does not know whether it has seen all rows. If
-the task fails before the sink, or is killed, Spark closes the stream of rows, and an Arrow stream
-that is closed between two of its batches looks complete. The attempt has then stored the first
-rows, as if it had died there.
+An attempt cannot take the last step itself, because it does not know whether it has seen all rows. If the task
+fails before the sink, or is killed, Spark closes the stream of rows, and an Arrow stream that is closed between
+two of its batches looks complete. The attempt has then stored the first rows, as if it had died there.
 
 Not a byte is sent before the rows are known to begin with those that were sent before.
 """
@@ -28,16 +27,16 @@ from typing import Any, NamedTuple
 from echoless.client.batch import now_ms
 from echoless.client.sequencer import Identity
 from echoless.client.topic_partition import TopicPartition
-from echoless.pipeline.exactly_once.entries import End, Stretch, Target
+from echoless.pipeline.exactly_once.entries import End, PartitionRows, SequenceRange
 from echoless.pipeline.exactly_once.errors import SinkError
 from echoless.pipeline.exactly_once.fingerprint import Fingerprint
-from echoless.pipeline.exactly_once.leaders import Leaders
-from echoless.pipeline.exactly_once.ledger import Ledger, Place
+from echoless.pipeline.exactly_once.leader_queries import LeaderQueries
+from echoless.pipeline.exactly_once.ledger import Ledger, TaskLocation
 from echoless.pipeline.exactly_once.ledger_identity import open_files
-from echoless.pipeline.exactly_once.numbering import Numbering
+from echoless.pipeline.exactly_once.numbering import BatchState, Coverage, Numbering
 from echoless.pipeline.exactly_once.options import SinkOptions
 from echoless.pipeline.exactly_once.read_back import ReadBack
-from echoless.pipeline.exactly_once.rows import Router, Slice, chunks
+from echoless.pipeline.exactly_once.rows import Router, RowSlice, chunks
 from echoless.pipeline.exactly_once.slice_sender import SliceSender
 from echoless.pipeline.exactly_once.verification import StoredPrefix, fingerprint_of, mismatch
 
@@ -53,24 +52,23 @@ class Written(NamedTuple):
 
 
 class Attempted(NamedTuple):
-    """An attempt that has stored all rows it was given."""
+    """Outcome of an attempt that has stored all rows it was given."""
 
     written: Written
     end: End | None
-    """To be recorded if these were all rows. None: it was recorded already, or there were no rows.
-    """
+    """The end to record if the attempt counts. None: it is recorded already, or there were no rows."""
 
 
 def write_partition(
     options: SinkOptions,
-    place: Place,
+    location: TaskLocation,
     batches: Iterable[Any],
     clock_ms: Callable[[], int] = now_ms,
 ) -> Attempted:
-    """Writes Arrow batches. Raises `SinkError`, `DeliveryError`."""
-    ledger = Ledger(open_files(options), place)
+    """Writes the rows of Arrow batches. Raises `SinkError`, `DeliveryError`."""
+    ledger = Ledger(open_files(options), location)
     with ExitStack() as stack:
-        leaders = stack.enter_context(Leaders(options.bootstrap_servers, options.settings))
+        leaders = stack.enter_context(LeaderQueries(options.bootstrap_servers, options.settings))
         return _Attempt(options, ledger, leaders, stack, clock_ms()).run(batches)
 
 
@@ -79,13 +77,13 @@ class _Attempt:
         self,
         options: SinkOptions,
         ledger: Ledger,
-        leaders: Leaders,
+        leaders: LeaderQueries,
         stack: ExitStack,
         start_ms: int,
     ) -> None:
         self._options = options
         self._ledger = ledger
-        self._place = ledger.place
+        self._location = ledger.location
         self._leaders = leaders
         self._stack = stack
         self._numbering = Numbering(ledger, leaders, self._count_stored, now_ms=start_ms)
@@ -97,50 +95,47 @@ class _Attempt:
         self._rows = 0
 
     def run(self, batches: Iterable[Any]) -> Attempted:
-        self._numbering.open()
+        self._numbering.resume()
         for chunk in chunks(batches):
             slices = self._route(chunk)
             for rows in slices:
                 self._fingerprints.setdefault(rows.target, Fingerprint()).add(rows)
-            if self._ledger.end is None:
-                self._send(self._known_prefix().admit(slices))
-        if self._ledger.end is None:
-            self._known_prefix().finish()
+            if self._numbering.state is not BatchState.ENDED:
+                self._send(self._stored_prefix().admit(slices))
+        if self._numbering.state is not BatchState.ENDED:
+            self._stored_prefix().finish()
         return self._finish()
 
-    def _route(self, chunk: Any) -> list[Slice]:
-        """The rows by partition, once the ledger has numbers for them."""
+    def _route(self, chunk: Any) -> list[RowSlice]:
+        """Divides the rows among partitions, and ensures that the ledger has sequences for them."""
         while True:
             router = Router(
                 topic=self._options.topic,
                 timestamp_ms=self._numbering.timestamp_ms,
                 partition_count=self._numbering.partition_count,
                 partition_count_now=self._leaders.partition_count,
-                first_partition=self._place.batch_id + self._place.spark_partition,
+                first_partition=self._location.batch_id + self._location.spark_partition,
                 first_row=self._rows,
             )
             slices = router.route(chunk)
-            if self._numbering.cover(rows.target for rows in slices):
+            if self._numbering.cover(rows.target for rows in slices) is Coverage.COMPLETE:
                 self._rows += chunk.num_rows
                 return slices
 
-    def _known_prefix(self) -> StoredPrefix:
-        """The rows stored already.
-
-        Known only once there are numbers: another attempt may be faster.
-        """
+    def _stored_prefix(self) -> StoredPrefix:
+        """Returns the rows stored already, which are settled once the identity is."""
         if self._prefix is None:
-            found = self._numbering.stored()
+            found = self._numbering.stored_at_start()
             stored = {target: self._read_back(target).rows(found[target]) for target in found}
             counts = {target: sum(one.rows for one in found[target]) for target in found}
-            self._prefix = StoredPrefix(self._place, counts, stored)
+            self._prefix = StoredPrefix(self._location, counts, stored)
             self._rows_found = sum(counts.values())
         return self._prefix
 
-    def _send(self, slices: list[Slice]) -> None:
+    def _send(self, slices: list[RowSlice]) -> None:
         if self._sender is None and slices:
             options = self._options
-            state = self._numbering.state()
+            state = self._numbering.producer_state()
             sender = SliceSender(options.bootstrap_servers, options.settings, state)
             self._sender = self._stack.enter_context(sender)
         for rows in slices:
@@ -155,7 +150,7 @@ class _Attempt:
             self._verify(self._sender.doubtful)
         else:
             self._rows_found = self._rows
-        written = Written(self._place.spark_partition, self._rows, self._rows_found)
+        written = Written(self._location.spark_partition, self._rows, self._rows_found)
         if self._ledger.end is not None:
             self._compare(self._ledger.end)
             return Attempted(written, None)
@@ -165,50 +160,54 @@ class _Attempt:
     def _end(self) -> End:
         counts = {target: found.rows for target, found in self._fingerprints.items()}
         return End(
-            query_id=self._place.query_id,
+            query_id=self._location.query_id,
             cluster_id=self._leaders.cluster_id(),
             rows=self._rows,
             targets=tuple(
-                Target(topic=t.topic, partition=t.partition, rows=f.rows, fingerprint=str(f))
+                PartitionRows(topic=t.topic, partition=t.partition, rows=f.rows, fingerprint=str(f))
                 for t, f in sorted(self._fingerprints.items())
             ),
-            state=self._numbering.state_after(counts),
+            state=self._numbering.producer_state_after(counts),
         )
 
     def _compare(self, end: End) -> None:
-        """Compares with the end recorded by the first attempt to finish.
-
-        Raises `ReplayMismatchError`.
-        """
+        """Compares the rows with the recorded end. Raises `ReplayMismatchError`."""
         if end.rows != self._rows:
-            raise mismatch(self._place, f"there are {self._rows} rows, and {end.rows} are stored")
+            raise mismatch(
+                self._location, f"there are {self._rows} rows, and {end.rows} are stored"
+            )
         for one in end.targets:
             own = self._fingerprints.get(one.target)
             if own is None or own.rows != one.rows:
                 rows = own.rows if own is not None else 0
                 what = f"{rows} rows go to {one.target}, and {one.rows} are stored there"
-                raise mismatch(self._place, what)
+                raise mismatch(self._location, what)
             if not own.matches(one.fingerprint):
-                raise mismatch(self._place, f"the rows of {one.target} differ from those stored")
+                raise mismatch(self._location, f"the rows of {one.target} differ from those stored")
 
     def _verify(self, targets: Iterable[TopicPartition]) -> None:
-        """Reads back what another attempt may have sent at the same time."""
+        """Reads back what another attempt may have sent at the same time.
+
+        Raises `ReplayMismatchError`.
+        """
         counts = {target: self._fingerprints[target].rows for target in targets}
-        portions = self._numbering.portions(counts)
+        stored_ranges = self._numbering.stored_ranges(counts)
         for target in sorted(counts):
-            stored, own = fingerprint_of(target, self._read_back(target).rows(portions[target]))
+            stored, own = fingerprint_of(
+                target, self._read_back(target).rows(stored_ranges[target])
+            )
             if not self._fingerprints[target].matches(stored, compares_timestamps=own):
                 what = f"another attempt at the same time has sent other rows to {target}"
-                raise mismatch(self._place, what)
+                raise mismatch(self._location, what)
 
     def _check_handovers(self) -> None:
-        """Raises `SinkError` if an older attempt stored rows after those that this one counted."""
+        """Raises `SinkError` if an earlier attempt stored rows after this one had counted them."""
         counts = {target: found.rows for target, found in self._fingerprints.items()}
-        for target, portions in sorted(self._numbering.handovers(counts).items()):
-            if self._read_back(target).has_surplus(portions):
+        for target, stored_ranges in sorted(self._numbering.handovers(counts).items()):
+            if self._read_back(target).has_surplus(stored_ranges):
                 raise SinkError(
-                    f"{self._place}: rows of {target} are stored twice: a broker had forgotten the "
-                    "producer, the batch continued under the next epoch, and an older attempt was still "
+                    f"{self._location}: rows of {target} are stored twice: a broker had forgotten the "
+                    "producer, the batch continued under the next epoch, and an earlier attempt was still "
                     "alive. Check what is stored there, and continue under another name"
                 )
 
@@ -222,5 +221,5 @@ class _Attempt:
             self._read_backs[target] = found
         return found
 
-    def _count_stored(self, stretch: Stretch, identity: Identity, end: int) -> int:
-        return self._read_back(stretch.target).count(stretch, identity, end)
+    def _count_stored(self, sequence_range: SequenceRange, identity: Identity, end: int) -> int:
+        return self._read_back(sequence_range.target).count(sequence_range, identity, end)

@@ -1,4 +1,4 @@
-"""The producer as the batch before this one left it."""
+"""The producer in the state in which the batch before this one left it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from echoless.pipeline.exactly_once.entries import End
 
 
 class PreviousBatch(NamedTuple):
-    """The identity and the next sequences with which a batch ended."""
+    """Identity and next sequences at the end of a batch."""
 
     identity: Identity | None
     """None: there was no batch, or it ended in another cluster."""
     sequences: Mapping[TopicPartition, int]
 
     def sequences_under(self, identity: Identity) -> Mapping[TopicPartition, int]:
-        """The next sequences under this identity; a partition without one begins at 0."""
+        """Returns the next sequences under this identity; a partition without one begins at 0."""
         return self.sequences if identity == self.identity else {}
 
 
 def previous_batch(end: End | None) -> PreviousBatch:
-    """The producer of a batch that ended so; `end` None: there was none in this cluster."""
+    """Returns the producer after `end`; None: no batch has ended in this cluster."""
     if end is None:
         return PreviousBatch(None, {})
     return PreviousBatch(

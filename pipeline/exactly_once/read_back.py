@@ -1,7 +1,7 @@
 """Reads back a producer's records: fetches the log as a consumer does, and picks its batches.
 
-Only committed records can be fetched, so those read back stay. A record is identified by its
-number, not by its position: batches may have been cut differently, and a compacted log lacks some.
+Only committed records can be fetched, so those read back stay. A record is identified by its sequence, not by its
+offset: batches may have been cut differently, and a compacted log lacks some.
 """
 
 from __future__ import annotations
@@ -13,97 +13,97 @@ from typing import NamedTuple
 from echoless.client.sequenced_batch import distance
 from echoless.client.sequencer import Identity
 from echoless.client.topic_partition import TopicPartition
-from echoless.pipeline.exactly_once.entries import Stretch
+from echoless.pipeline.exactly_once.entries import SequenceRange
 from echoless.pipeline.exactly_once.errors import SinkError
-from echoless.pipeline.exactly_once.leaders import Leaders
-from echoless.pipeline.exactly_once.stretches import Portion
+from echoless.pipeline.exactly_once.leader_queries import LeaderQueries
+from echoless.pipeline.exactly_once.sequence_ranges import StoredRange
 from echoless.protocol.record_batch import HEADER_SIZE, BatchHeader, read_header
 from echoless.protocol.records import Record, read_records
 from echoless.protocol.sequence import NO_PRODUCER_ID
 
 
 class StoredRow(NamedTuple):
+    """A row as it is stored."""
+
     row: int
-    """Its index among the batch's rows for this partition."""
+    """Index among the batch's rows for this partition."""
     record: Record
     has_own_timestamp: bool
-    """False if the broker set its timestamp."""
+    """False if the broker set the timestamp (log append time)."""
 
 
 class ReadBack:
-    """One partition's log.
-
-    `timeout_s` limits how long a record that the leader has may stay uncommitted.
-    """
+    """One partition's log, read from its leader."""
 
     def __init__(
         self,
-        leaders: Leaders,
+        leaders: LeaderQueries,
         target: TopicPartition,
         *,
         timeout_s: float,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`timeout_s` limits how long a record that the leader has may stay uncommitted."""
         self._leaders = leaders
         self._target = target
         self._timeout_s = timeout_s
         self._clock_s = clock_s
 
-    def rows(self, portions: Sequence[Portion]) -> Iterator[StoredRow]:
-        """The stored rows in order. Raises `SinkError` if they can no longer be read."""
-        for portion in portions:
-            yield from self._portion(portion)
+    def rows(self, stored_ranges: Sequence[StoredRange]) -> Iterator[StoredRow]:
+        """Yields the stored rows in order. Raises `SinkError` if they can no longer be read."""
+        for stored_range in stored_ranges:
+            yield from self._rows_of(stored_range)
 
-    def count(self, stretch: Stretch, identity: Identity, end: int) -> int:
-        """How many records of the stretch are below the offset `end`."""
+    def count(self, sequence_range: SequenceRange, identity: Identity, end: int) -> int:
+        """Counts the range's records below the offset `end`. Raises `SinkError`."""
         count = 0
-        for header, _ in self._batches(stretch.log_end_offset, end):
+        for header, _ in self._batches(sequence_range.log_end_offset, end):
             if is_under(header, identity):
-                count = max(count, distance(header.last_sequence, stretch.sequence) + 1)
+                count = max(count, distance(header.last_sequence, sequence_range.sequence) + 1)
         return count
 
-    def has_surplus(self, portions: Sequence[Portion]) -> bool:
-        """Whether more was stored under an older identity than was counted under it.
+    def has_surplus(self, stored_ranges: Sequence[StoredRange]) -> bool:
+        """Whether more was stored under an earlier identity than was counted under it.
 
-        Rows that were not counted are at or after the offset at which the next identity began. The
-        last one has rows; anything after its first batch is not looked at.
+        Rows that were not counted are at or after the offset at which the next identity began. The last range
+        has rows; nothing after its first batch is read. Raises `SinkError`.
         """
-        *older, last = portions
-        counted = {portion.identity: portion for portion in older}
-        for header, _ in self._batches(portions[1].stretch.log_end_offset, None):
+        *earlier, last = stored_ranges
+        counted = {stored_range.identity: stored_range for stored_range in earlier}
+        for header, _ in self._batches(stored_ranges[1].sequence_range.log_end_offset, None):
             if is_under(header, last.identity):
                 return False
             found = counted.get(Identity(header.producer_id, header.producer_epoch))
             if found is not None and not header.is_control:
-                stored = distance(header.last_sequence, found.stretch.sequence) + 1
+                stored = distance(header.last_sequence, found.sequence_range.sequence) + 1
                 if stored > found.rows:
                     return True
         return False
 
-    def _portion(self, portion: Portion) -> Iterator[StoredRow]:
-        stretch, identity, wanted = portion
+    def _rows_of(self, stored_range: StoredRange) -> Iterator[StoredRow]:
+        sequence_range, identity, wanted = stored_range
         row = 0
-        for header, batch in self._batches(stretch.log_end_offset, None):
+        for header, batch in self._batches(sequence_range.log_end_offset, None):
             if not is_under(header, identity):
                 continue
-            first = distance(header.base_sequence, stretch.sequence)
+            first = distance(header.base_sequence, sequence_range.sequence)
             for record in read_records(batch):
                 index = first + record.offset - header.base_offset
                 if row <= index < wanted:
                     row = index + 1
                     own = not header.is_log_append_time
-                    yield StoredRow(stretch.rows_before + index, record, own)
+                    yield StoredRow(sequence_range.rows_before + index, record, own)
             if first + header.last_offset_delta + 1 >= wanted:
                 return
 
     def _batches(self, start: int, end: int | None) -> Iterator[tuple[BatchHeader, bytes]]:
-        """Batches from the offset `start` up to `end`, or for as long as the caller takes them."""
+        """Yields batches from the offset `start` up to `end`; None: as many as the caller takes."""
         offset = start
         known_end = self._known_end()
         waited_s = 0.0
         while end is None or offset < end:
             data, took_s = self._fetch(offset)
-            # The caller's time does not count, and others may keep writing there for ever.
+            # The caller's time does not count, and other producers may write there without end.
             waited_s += took_s if offset >= known_end else 0
             for header, batch in split(data):
                 if header.next_offset > offset:
@@ -113,11 +113,11 @@ class ReadBack:
                 raise SinkError(f"records from offset {offset} on were not committed in time")
 
     def _known_end(self) -> int:
-        standings = self._leaders.ask([self._target], NO_PRODUCER_ID)
-        return standings[self._target].log_end_offset
+        leader_states = self._leaders.ask([self._target], NO_PRODUCER_ID)
+        return leader_states[self._target].log_end_offset
 
     def _fetch(self, offset: int) -> tuple[bytes, float]:
-        """The answer, and the seconds it took."""
+        """Returns the answer, and the seconds it took."""
         start_s = self._clock_s()
         try:
             data = self._leaders.fetch(self._target, offset)
@@ -129,12 +129,12 @@ class ReadBack:
 
 
 def is_under(header: BatchHeader, identity: Identity) -> bool:
-    """Whether a batch belongs to this producer and epoch."""
+    """Whether a batch has records of this producer and epoch."""
     return (header.producer_id, header.producer_epoch) == identity and not header.is_control
 
 
 def split(data: bytes) -> Iterator[tuple[BatchHeader, bytes]]:
-    """The whole batches in an answer; the last one may be cut off."""
+    """Yields the whole batches in an answer; the last one may be cut off."""
     position = 0
     while len(data) - position >= HEADER_SIZE:
         header = read_header(data, position)

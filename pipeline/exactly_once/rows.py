@@ -1,4 +1,4 @@
-"""Rows of a data frame as records: which columns there are, and which row goes to which partition.
+"""Rows of a data frame as records, and the partition that each row goes to.
 
 The columns are those of Spark's Kafka sink (`key`, `value`, `topic`, `partition`, `headers`) and
 `timestamp`; others are ignored. The partition of a row depends only on the row, its number in its
@@ -31,39 +31,41 @@ Int64s = npt.NDArray[np.int64]
 
 CHUNK_ROWS: Final = 50_000
 CHUNK_BYTES: Final = 32 * 1024 * 1024
-"""How much is read at once: enough that each partition gets full batches."""
+"""Rows or bytes read at once: enough that each partition gets full batches."""
 KEYLESS_RUN: Final = 1000
 _UNITS_PER_MS: Final = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 NAMES: Final = ("key", "value", "topic", "partition", "headers", "timestamp")
 
 
-class Slice(NamedTuple):
+class RowSlice(NamedTuple):
     """Rows for one partition, in the order in which they are sent."""
 
     target: TopicPartition
     columns: Columns
     headers: Any
-    """Arrow's list of (key, value); None if the rows have no headers."""
+    """Arrow array of lists of (key, value); None if the rows have no headers."""
     numbers: Int64s
-    """The rows' numbers within their Spark partition."""
+    """Indexes of the rows within their Spark partition."""
 
     @property
     def row_count(self) -> int:
         return len(self.numbers)
 
-    def rows(self, start: int, end: int) -> Slice:
+    def rows(self, start: int, end: int) -> RowSlice:
         headers = None if self.headers is None else self.headers[start:end]
-        return Slice(self.target, self.columns.rows(start, end), headers, self.numbers[start:end])
+        return RowSlice(
+            self.target, self.columns.rows(start, end), headers, self.numbers[start:end]
+        )
 
     def records(self) -> list[Record]:
-        """Each row as an object; for rows with headers, and for comparing."""
+        """Returns each row as an object: for rows with headers, and to compare."""
         keys, values = self.columns.keys.to_pylist(), self.columns.values.to_pylist()
         timestamps = self.columns.timestamps.tolist()
         headers = self.header_tuples() or [()] * self.row_count
         return [Record(-1, *row) for row in zip(timestamps, keys, values, headers, strict=True)]
 
     def header_tuples(self) -> list[tuple[tuple[str, bytes | None], ...]]:
-        """The headers of each row; empty if no row has any."""
+        """Returns the headers of each row; empty if no row has any."""
         if self.headers is None:
             return []
         return [
@@ -72,8 +74,8 @@ class Slice(NamedTuple):
         ]
 
 
-def slice_of(target: TopicPartition, records: Sequence[Record], first_number: int = 0) -> Slice:
-    """A slice made of records."""
+def slice_of(target: TopicPartition, records: Sequence[Record], first_number: int = 0) -> RowSlice:
+    """Makes a slice of records."""
     keys = pa.array([record.key for record in records], pa.binary())
     values = pa.array([record.value for record in records], pa.binary())
     timestamps = pa.array([record.timestamp for record in records], pa.int64())
@@ -82,7 +84,7 @@ def slice_of(target: TopicPartition, records: Sequence[Record], first_number: in
         rows = [[{"key": key, "value": value} for key, value in r.headers] for r in records]
         headers = pa.array(rows, pa.list_(pa.struct({"key": pa.string(), "value": pa.binary()})))
     numbers = np.arange(first_number, first_number + len(records))
-    return Slice(target, columns(keys, values, timestamps), headers, numbers)
+    return RowSlice(target, columns(keys, values, timestamps), headers, numbers)
 
 
 class Router:
@@ -98,10 +100,12 @@ class Router:
         first_partition: int,
         first_row: int,
     ) -> None:
-        """`partition_count`: how many partitions keys are spread over, the same in every attempt.
+        """Sets what the partitions depend on besides the rows.
 
-        `partition_count_now`: how many there are. `first_partition`: for rows with neither key nor
-        partition; `first_row`: its number.
+        * `partition_count`: number of partitions that keys are spread over, the same in every attempt
+        * `partition_count_now`: number of partitions that the topic has
+        * `first_partition`: where rows with neither key nor partition begin
+        * `first_row`: index of the chunk's first row within the Spark partition
         """
         self._topic = topic
         self._timestamp_ms = timestamp_ms
@@ -110,18 +114,18 @@ class Router:
         self._first_partition = first_partition
         self._first_row = first_row
 
-    def route(self, chunk: Any) -> list[Slice]:
-        """The slices of an Arrow table. Raises `RowError`."""
+    def route(self, chunk: Any) -> list[RowSlice]:
+        """Cuts an Arrow table into slices. Raises `RowError`."""
         numbers = np.arange(self._first_row, self._first_row + chunk.num_rows)
-        slices: list[Slice] = []
-        for topic, places in self._by_topic(chunk, numbers):
-            rows = chunk if places is None else chunk.take(pa.array(places))
-            own = numbers if places is None else numbers[places]
+        slices: list[RowSlice] = []
+        for topic, indexes in self._by_topic(chunk, numbers):
+            rows = chunk if indexes is None else chunk.take(pa.array(indexes))
+            own = numbers if indexes is None else numbers[indexes]
             slices += self._route_topic(topic, rows, own)
         return slices
 
     def _by_topic(self, chunk: Any, numbers: Int64s) -> Iterator[tuple[str, Int64s | None]]:
-        """Each topic, and the indexes of its rows; None: all of them."""
+        """Yields each topic, and the indexes of its rows; None: all of them."""
         if self._topic is not None:
             yield self._topic, None
             return
@@ -129,15 +133,15 @@ class Router:
         if topics is None:
             raise RowError("rows need a column topic, or the sink the option topic")
         if topics.null_count:
-            place = int(np.flatnonzero(topics.is_null())[0])
-            raise RowError(f"row {numbers[place]} has no topic")
+            index = int(np.flatnonzero(topics.is_null())[0])
+            raise RowError(f"row {numbers[index]} has no topic")
         found = topics.dictionary_encode()
-        indices = found.indices.to_numpy()
+        codes = found.indices.to_numpy()
         names = found.dictionary.to_pylist()
-        for index, name in enumerate(names):
-            yield name, None if len(names) == 1 else np.flatnonzero(indices == index)
+        for code, name in enumerate(names):
+            yield name, None if len(names) == 1 else np.flatnonzero(codes == code)
 
-    def _route_topic(self, topic: str, rows: Any, numbers: Int64s) -> list[Slice]:
+    def _route_topic(self, topic: str, rows: Any, numbers: Int64s) -> list[RowSlice]:
         keys = _column(rows, "key")
         partitions = self._partitions(topic, rows, keys, numbers)
         order = np.argsort(partitions, kind="stable")
@@ -148,7 +152,7 @@ class Router:
         if headers is not None:
             headers = headers.take(pa.array(order))
             headers = headers if pc.max(pc.list_value_length(headers)).as_py() else None
-        all_rows = Slice(TopicPartition(topic, -1), whole, headers, numbers[order])
+        all_rows = RowSlice(TopicPartition(topic, -1), whole, headers, numbers[order])
         ends = [*starts[1:].tolist(), len(ordered)]
         return [
             all_rows.rows(start, end)._replace(target=TopicPartition(topic, int(ordered[start])))
@@ -156,13 +160,15 @@ class Router:
         ]
 
     def _columns(self, rows: Any, keys: Any, order: Int64s) -> Columns:
-        places = pa.array(order)
+        indexes = pa.array(order)
         values = _column(rows, "value")
         if values is None:
             raise RowError("rows need a column value")
         if keys is None:
             keys = pa.nulls(len(values), pa.binary())
-        return columns(keys.take(places), values.take(places), self._timestamps(rows).take(places))
+        return columns(
+            keys.take(indexes), values.take(indexes), self._timestamps(rows).take(indexes)
+        )
 
     def _timestamps(self, rows: Any) -> Any:
         found = _column(rows, "timestamp")
@@ -192,14 +198,14 @@ class Router:
             count = self._partition_count_now(topic)
         wrong = np.flatnonzero((partitions < 0) | (partitions >= count))
         if len(wrong):
-            place = wrong[0]
+            index = wrong[0]
             raise RowError(
-                f"row {numbers[place]}: partition {partitions[place]} of {topic}, which has {count}"
+                f"row {numbers[index]}: partition {partitions[index]} of {topic}, which has {count}"
             )
 
 
 def chunks(batches: Iterable[Any]) -> Iterator[Any]:
-    """Combines Arrow batches into tables large enough to be worth dividing among partitions."""
+    """Combines Arrow batches into tables large enough to fill a batch for each partition."""
     kept: list[Any] = []
     rows = size = 0
     for batch in batches:
@@ -218,7 +224,7 @@ def chunks(batches: Iterable[Any]) -> Iterator[Any]:
 def cut_records(
     records: Sequence[Record], bytes_max: int, count_max: int
 ) -> Iterator[list[Record]]:
-    """Rows with headers, cut into batches as `echoless.client.open_batches` does."""
+    """Cuts rows with headers into batches, as `client/open_batches.py` does."""
     batch: list[Record] = []
     total = 0
     for record in records:
@@ -239,7 +245,7 @@ def _table(batches: list[Any]) -> Any:
 
 
 def _milliseconds(times: Any) -> Any:
-    """Arrow timestamps in ms, rounded down."""
+    """Converts Arrow timestamps to ms, rounded down."""
     numbers = times.cast(pa.int64()).fill_null(0).to_numpy()
     unit = times.type.unit
     scaled = numbers * 1000 if unit == "s" else numbers // _UNITS_PER_MS[unit]
@@ -247,7 +253,7 @@ def _milliseconds(times: Any) -> Any:
 
 
 def _column(rows: Any, name: str) -> Any:
-    """The column as one array; None if the rows do not have it."""
+    """Returns the column as one array; None if the rows do not have it."""
     if name not in rows.column_names:
         return None
     found = rows.column(name)

@@ -3,9 +3,8 @@
     sink = ExactlyOnceSink("broker:9092", name="orders", ledger="/data/ledgers", topic="orders")
     query = frame.writeStream.foreachBatch(sink).option("checkpointLocation", ...).start()
 
-Every task writes its own Spark partition (`partition_writer.py`); this file handles what concerns
-the batch as a whole: into how many Spark partitions it was divided, because rows that move from one
-to another would be stored under both.
+Every task writes its own Spark partition (`partition_writer.py`). Here is what concerns the batch as a whole: the
+number of its Spark partitions, because a row that moves from one to another in a rerun would be stored by both.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from pyspark.sql import DataFrame, Row
 from echoless.pipeline.exactly_once.batch_record import BatchRecord
 from echoless.pipeline.exactly_once.columns import check_columns
 from echoless.pipeline.exactly_once.data_source import QUERY_ID_PROPERTY
-from echoless.pipeline.exactly_once.ends import put_ends
+from echoless.pipeline.exactly_once.ends import record_ends
 from echoless.pipeline.exactly_once.entries import End, decode_entry, encode_entry
-from echoless.pipeline.exactly_once.ledger import Place
+from echoless.pipeline.exactly_once.ledger import TaskLocation
 from echoless.pipeline.exactly_once.ledger_identity import identified, open_files
 from echoless.pipeline.exactly_once.options import (
     ALL_COLUMNS,
@@ -50,13 +49,13 @@ class ExactlyOnceSink:
         topic: str | None = None,
         sort_within_partitions: bool | Sequence[str] = False,
     ) -> None:
-        """`options`: the bootstrap servers, or the data source's options.
+        """`options`: the bootstrap servers, or the data source's options (`docs/sink.md`). Raises `OptionError`.
 
-        `name` stays the same when the query is started again; `ledger` is a directory that driver and tasks share;
-        `topic` is that of all rows, None: the column `topic`.
+        `name`: the sink's name in the ledger, the same whenever the query or job is started again. `ledger`: path or
+        URI of the ledger, which all machines share. `topic`: the topic of all rows; None: each row's column `topic`.
 
-        `sort_within_partitions`: sorts the rows of a Spark partition, so that their order is always
-        the same; by these columns first, if any are named. Raises `OptionError`.
+        `sort_within_partitions`: whether to sort the rows of each Spark partition, so that every run has them in the
+        same order; or the columns to sort by first.
         """
         if isinstance(options, str):
             options = {BOOTSTRAP_SERVERS: options}
@@ -66,16 +65,17 @@ class ExactlyOnceSink:
             columns = [ALL_COLUMNS] if sort_within_partitions is True else sort_within_partitions
             options = {**options, SORT_WITHIN_PARTITIONS: ",".join(columns)}
         self.options = read_options(options, name=name, ledger=ledger)
-        """As they were understood."""
+        """The parsed options."""
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
-        """Writes one batch; called by `foreachBatch`."""
+        """Writes one batch; `foreachBatch` calls this."""
         self.write(frame, batch_id)
 
     def write(self, frame: DataFrame, batch_id: int = 0) -> list[Written]:
-        """Writes one batch; repeating it with the same `batch_id` stores nothing.
+        """Writes one batch; written again with the same `batch_id` and rows, it stores nothing.
 
-        Raises `SinkError`, before anything is sent, if the batch cannot be written.
+        Returns a report for each Spark partition. Raises `SinkError`, before anything is sent, if the batch cannot
+        be written, and Spark's error if a task fails.
         """
         check_columns(frame.schema, self.options)
         context = frame.sparkSession.sparkContext
@@ -83,13 +83,12 @@ class ExactlyOnceSink:
         query_id = context.getLocalProperty(QUERY_ID_PROPERTY) or ""
         rows = self._ordered(frame)
         written = rows.mapInArrow(_task(options, query_id, batch_id), _ATTEMPTED)
-        # Counting the partitions makes the plan and runs the shuffles; `collect` continues from
-        # there.
+        # Counting the partitions makes the plan and runs the shuffles; `collect` continues from there.
         spark_partitions = written.rdd.getNumPartitions()
         record = BatchRecord(open_files(options), options.name, query_id, batch_id)
         record.agree(spark_partitions)
         attempted = written.collect()
-        put_ends(options, _ends(attempted, Place(options.name, query_id, batch_id, 0)))
+        record_ends(options, _ends(attempted, TaskLocation(options.name, query_id, batch_id, 0)))
         return [Written(*row[:3]) for row in attempted]
 
     def _ordered(self, frame: DataFrame) -> DataFrame:
@@ -107,20 +106,20 @@ def _task(
     def write(batches: Iterator[Any]) -> Iterator[Any]:
         context = TaskContext.get()
         assert context is not None, "Spark runs this in a task"
-        place = Place(options.name, query_id, batch_id, context.partitionId())
-        written, end = write_partition(options, place, batches)
+        location = TaskLocation(options.name, query_id, batch_id, context.partitionId())
+        written, end = write_partition(options, location, batches)
         row = {**written._asdict(), "end": None if end is None else encode_entry(end)}
         yield pa.RecordBatch.from_pylist([row], _ARROW_ATTEMPTED)
 
     return write
 
 
-def _ends(attempted: list[Row], place: Place) -> Iterator[tuple[Place, End]]:
+def _ends(attempted: list[Row], location: TaskLocation) -> Iterator[tuple[TaskLocation, End]]:
     for spark_partition, _, _, text in attempted:
         if text is not None:
             end = decode_entry(bytes(text))
             assert isinstance(end, End)
-            yield place._replace(spark_partition=spark_partition), end
+            yield location._replace(spark_partition=spark_partition), end
 
 
 _ARROW_ATTEMPTED: Final = pa.schema(

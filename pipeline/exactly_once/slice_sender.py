@@ -1,7 +1,7 @@
-"""Feeds slices of rows to the resumable producer, batch by batch, and collects its answers.
+"""Sends slices of rows with the resumable producer, batch by batch, and collects acknowledgements.
 
-Rows without headers are encoded as columns; rows with headers one by one. The producer's
-`buffer_bytes_max` limits what waits for acknowledgements.
+Rows without headers are encoded as columns, rows with headers one by one. The producer's `buffer_bytes_max` limits
+what waits for acknowledgements.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from echoless.client.ready_batch import ReadyBatch
 from echoless.client.settings import Settings
 from echoless.client.state import ProducerState
 from echoless.client.topic_partition import TopicPartition
-from echoless.pipeline.exactly_once.rows import Slice, cut_records
+from echoless.pipeline.exactly_once.rows import RowSlice, cut_records
 from echoless.protocol.records import Record
 
 Records = ReadyBatch | list[Record]
 
 
 class SliceSender:
-    """One producer, starting from `state`. Use it in a `with` block."""
+    """One producer that continues from `state`. Use it in a `with` block."""
 
     def __init__(self, bootstrap_servers: str, settings: Settings, state: ProducerState) -> None:
         self._settings = settings
@@ -47,8 +47,8 @@ class SliceSender:
     ) -> None:
         self._producer.close()
 
-    def send(self, rows: Slice) -> None:
-        """Sends the rows; waits for room. Raises `DeliveryError` if an earlier batch has failed."""
+    def send(self, rows: RowSlice) -> None:
+        """Sends the rows; waits while the buffer is full. Raises `DeliveryError` if an earlier batch has failed."""
         target = rows.target
         batches = self._open.get(target)
         if batches is None:
@@ -66,7 +66,7 @@ class SliceSender:
             self._submit(target, records)
 
     def finish(self) -> None:
-        """Sends the rest and waits until everything is acknowledged. Raises `DeliveryError`."""
+        """Sends what is left, and waits until everything is acknowledged. Raises `DeliveryError`."""
         for target, batches in self._open.items():
             for batch in batches.finish():
                 self._submit(target, batch)

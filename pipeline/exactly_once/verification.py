@@ -1,8 +1,8 @@
-"""Compares a replay's rows with those that an earlier attempt stored.
+"""Comparison of a replay's rows with those that an earlier attempt stored.
 
-The stored rows of a partition are the first that an attempt sent there, so a replay has to begin
-with the same ones. Later rows are held back until every stored row has been matched: a replay that
-turns out to be different has sent nothing.
+The stored rows of a partition are the first that an attempt sent there, so a replay has to begin with the same
+ones. Further rows are held back until every stored row has been matched: a replay that turns out to be different
+has sent nothing.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from echoless.client.topic_partition import TopicPartition
 from echoless.pipeline.exactly_once.errors import ReplayMismatchError
 from echoless.pipeline.exactly_once.fingerprint import Fingerprint
-from echoless.pipeline.exactly_once.ledger import Place
+from echoless.pipeline.exactly_once.ledger import TaskLocation
 from echoless.pipeline.exactly_once.read_back import StoredRow
-from echoless.pipeline.exactly_once.rows import Slice, slice_of
+from echoless.pipeline.exactly_once.rows import RowSlice, slice_of
 from echoless.protocol.records import Record
 
 REMEDY = (
@@ -22,28 +22,29 @@ REMEDY = (
     "(sort_within_partitions=True, or the option sortWithinPartitions), and let nothing in the query "
     "depend on time or randomness"
 )
-_COMPARED_AT_ONCE = 10_000
+_ROWS_AT_ONCE = 10_000
+"""Rows compared at once, which are objects meanwhile."""
 
 
 class StoredPrefix:
-    """The rows stored already, target by target."""
+    """Rows stored already, by target, which a replay has to begin with."""
 
     def __init__(
         self,
-        place: Place,
+        location: TaskLocation,
         counts: Mapping[TopicPartition, int],
         stored: Mapping[TopicPartition, Iterator[StoredRow]],
     ) -> None:
-        """`counts`: how many rows of each target are stored; `stored`: those rows."""
-        self._place = place
+        """`counts`: number of rows stored in each target; `stored`: those rows."""
+        self._location = location
         self._left = {target: count for target, count in counts.items() if count}
         self._stored = stored
         self._given = dict.fromkeys(counts, 0)
         self._next = {target: next(rows, None) for target, rows in stored.items()}
-        self._held: list[Slice] = []
+        self._held: list[RowSlice] = []
 
-    def admit(self, slices: list[Slice]) -> list[Slice]:
-        """Takes the next rows; returns those that may be sent. Raises `ReplayMismatchError`."""
+    def admit(self, slices: list[RowSlice]) -> list[RowSlice]:
+        """Takes the next rows; returns those that may be sent now. Raises `ReplayMismatchError`."""
         if not self._left:
             return slices
         for rows in slices:
@@ -59,30 +60,30 @@ class StoredPrefix:
         """Ends the comparison. Raises `ReplayMismatchError` if more rows are stored."""
         for target, left in self._left.items():
             raise mismatch(
-                self._place,
+                self._location,
                 f"there are {self._given[target]} rows for {target}, and {left} more are stored",
             )
 
-    def _compare(self, rows: Slice) -> Slice:
-        """The rows after the stored ones."""
+    def _compare(self, rows: RowSlice) -> RowSlice:
+        """Compares rows with the stored ones; returns those after them."""
         target = rows.target
         count = min(self._left.get(target, 0), rows.row_count)
-        for start in range(0, count, _COMPARED_AT_ONCE):
-            self._compare_some(rows.rows(start, min(start + _COMPARED_AT_ONCE, count)))
+        for start in range(0, count, _ROWS_AT_ONCE):
+            self._compare_some(rows.rows(start, min(start + _ROWS_AT_ONCE, count)))
         if count:
             self._left[target] -= count
             if not self._left[target]:
                 del self._left[target]
         return rows.rows(count, rows.row_count)
 
-    def _compare_some(self, rows: Slice) -> None:
+    def _compare_some(self, rows: RowSlice) -> None:
         target = rows.target
         for number, record in zip(rows.numbers.tolist(), rows.records(), strict=True):
             stored = self._next[target]
             if stored is not None and stored.row == self._given[target]:
                 if not is_same(record, stored):
                     raise mismatch(
-                        self._place,
+                        self._location,
                         f"row {number} is not the one that was stored in {target} "
                         f"at offset {stored.record.offset}",
                     )
@@ -100,22 +101,22 @@ def is_same(record: Record, stored: StoredRow) -> bool:
 
 
 def fingerprint_of(target: TopicPartition, stored: Iterator[StoredRow]) -> tuple[str, bool]:
-    """The fingerprint of stored rows, and whether their timestamps are their own."""
+    """Returns the fingerprint of stored rows, and whether all have the producer's timestamps."""
     found = Fingerprint()
     has_own_timestamps = True
     records: list[Record] = []
     for row in stored:
         has_own_timestamps &= row.has_own_timestamp
         records.append(row.record)
-        if len(records) >= _COMPARED_AT_ONCE:
+        if len(records) >= _ROWS_AT_ONCE:
             found.add(slice_of(target, records))
             records = []
     found.add(slice_of(target, records))
     return str(found), has_own_timestamps
 
 
-def mismatch(place: Place, what: str) -> ReplayMismatchError:
-    """The refusal of a replay, with the remedy."""
+def mismatch(location: TaskLocation, what: str) -> ReplayMismatchError:
+    """Returns the error for a replay that differs, with the remedy."""
     return ReplayMismatchError(
-        f"{place}: this is not what an earlier attempt sent: {what}. {REMEDY}"
+        f"{location}: this is not what an earlier attempt sent: {what}. {REMEDY}"
     )

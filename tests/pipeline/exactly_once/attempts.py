@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from echoless.client.batch import now_ms
-from echoless.pipeline.exactly_once.ends import put_end
+from echoless.pipeline.exactly_once.ends import record_end
 from echoless.pipeline.exactly_once.entries import Begin, End, decode_entry
-from echoless.pipeline.exactly_once.ledger import Place
+from echoless.pipeline.exactly_once.ledger import TaskLocation
 from echoless.pipeline.exactly_once.options import SinkOptions, read_options
 from echoless.pipeline.exactly_once.partition_writer import Attempted, Written, write_partition
 from tests.pipeline.exactly_once.broker_thread import BrokerThread
@@ -51,14 +51,14 @@ class Attempts:
         self, batches: Iterable[Any], batch_id: int = 0, *, clock_ms: Callable[[], int] = now_ms
     ) -> Written:
         """One that Spark says has been done."""
-        written, end = write_partition(self.options, place(batch_id), batches, clock_ms)
+        written, end = write_partition(self.options, location(batch_id), batches, clock_ms)
         if end is not None:
-            put_end(self.options, place(batch_id), end)
+            record_end(self.options, location(batch_id), end)
         return written
 
     def run_in_vain(self, batches: Iterable[Any], batch_id: int = 0) -> Attempted:
         """One whose task fails in the end, which it does not know."""
-        return write_partition(self.options, place(batch_id), batches)
+        return write_partition(self.options, location(batch_id), batches)
 
     def lose_batch(self, batch_id: int) -> None:
         """Makes the ledger a copy from before the batch."""
@@ -102,11 +102,11 @@ class Attempts:
         return sorted(self.broker.values(TOPIC, PARTITIONS), key=lambda value: value or b"")
 
     def _paths(self, batch_id: int) -> list[Path]:
-        return sorted((self.ledger / place(batch_id).directory).glob(f"batch-{batch_id:020}.*"))
+        return sorted((self.ledger / location(batch_id).directory).glob(f"batch-{batch_id:020}.*"))
 
 
-def place(batch_id: int = 0, spark_partition: int = 0) -> Place:
-    return Place(NAME, QUERY, batch_id, spark_partition)
+def location(batch_id: int = 0, spark_partition: int = 0) -> TaskLocation:
+    return TaskLocation(NAME, QUERY, batch_id, spark_partition)
 
 
 def rows(count: int, first: int = 0, *, swapped: int | None = None) -> Any:

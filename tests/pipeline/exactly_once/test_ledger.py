@@ -18,16 +18,16 @@ from echoless.pipeline.exactly_once.entries import (
     Begin,
     End,
     EntryError,
-    Stretch,
+    SequenceRange,
     decode_entry,
     encode_entry,
 )
 from echoless.pipeline.exactly_once.errors import LedgerError
-from echoless.pipeline.exactly_once.ledger import BATCHES_KEPT, Ledger
+from echoless.pipeline.exactly_once.ledger import BATCHES_KEPT, Ledger, Recorded
 from echoless.pipeline.exactly_once.ledger_files import LocalFiles
 from echoless.pipeline.exactly_once.ledger_identity import identified, open_files
 from echoless.pipeline.exactly_once.options import read_options
-from tests.pipeline.exactly_once.attempts import NAME, QUERY, place
+from tests.pipeline.exactly_once.attempts import NAME, QUERY, location
 
 PAGE = Path(__file__).parents[3] / "docs/formats/ledger.md"
 IDENTITY = Identity(4000, 0)
@@ -47,14 +47,16 @@ def test_entries_are_as_the_page_shows_them(index):
 
 
 def begin(*, partition: int = 0) -> Begin:
-    stretch = Stretch(topic="t", partition=partition, sequence=0, rows_before=0, log_end_offset=9)
+    sequence_range = SequenceRange(
+        topic="t", partition=partition, sequence=0, rows_before=0, log_end_offset=9
+    )
     return Begin(
         query_id=QUERY,
         cluster_id="c",
         identity=IDENTITY,
         timestamp_ms=1,
         partition_counts={"t": 2},
-        stretches=(stretch,),
+        sequence_ranges=(sequence_range,),
     )
 
 
@@ -70,26 +72,26 @@ def files(tmp_path: Path) -> LocalFiles:
 
 def test_of_two_attempts_the_faster_ones_entry_holds(files):
     """The slower one continues with it."""
-    slow, fast = Ledger(files, place()), Ledger(files, place())
-    assert fast.add(begin(partition=0))
-    assert fast.add(begin(partition=1))
-    assert not slow.add(begin(partition=1))
+    slow, fast = Ledger(files, location()), Ledger(files, location())
+    assert fast.add(begin(partition=0)) is Recorded.BY_US
+    assert fast.add(begin(partition=1)) is Recorded.BY_US
+    assert slow.add(begin(partition=1)) is Recorded.BY_ANOTHER
     assert slow.begins == fast.begins == [begin(partition=0), begin(partition=1)]
 
 
 def test_an_end_is_found_by_whoever_comes_later(files):
     """The next batch continues from it."""
-    ledger = Ledger(files, place())
+    ledger = Ledger(files, location())
     ledger.add(begin())
     ledger.add(end())
-    assert Ledger(files, place()).end == end()
-    assert Ledger(files, place(1)).previous == end()
+    assert Ledger(files, location()).end == end()
+    assert Ledger(files, location(1)).previous == end()
 
 
 def test_old_batches_are_cleaned_away(files, tmp_path):
     """Those that a replay may need stay."""
     for batch_id in range(BATCHES_KEPT + 5):
-        ledger = Ledger(files, place(batch_id))
+        ledger = Ledger(files, location(batch_id))
         ledger.add(begin())
         ledger.add(end())
         ledger.clean()
@@ -110,9 +112,9 @@ def test_what_is_no_entry_is_refused(text):
 
 def test_a_damaged_entry_is_named(files):
     """An operator can look at it."""
-    files.create(f"{place().directory}/batch-{0:020}.0.json", b"{")
+    files.create(f"{location().directory}/batch-{0:020}.0.json", b"{")
     with pytest.raises(LedgerError, match=r"partition-00000/batch-00000000000000000000\.0\.json"):
-        Ledger(files, place())
+        Ledger(files, location())
 
 
 def test_the_record_of_a_batch_holds_its_division(files):

@@ -14,7 +14,7 @@ import pytest
 from echoless.client.batch import now_ms
 from echoless.client.sequencer import Identity
 from echoless.client.topic_partition import TopicPartition
-from echoless.pipeline.exactly_once.ends import put_end
+from echoless.pipeline.exactly_once.ends import record_end
 from echoless.pipeline.exactly_once.entries import Begin
 from echoless.pipeline.exactly_once.errors import (
     LedgerError,
@@ -29,7 +29,7 @@ from tests.pipeline.exactly_once.attempts import (
     TOPIC,
     Attempts,
     all_values,
-    place,
+    location,
     rows,
     rows_for,
 )
@@ -85,7 +85,9 @@ def test_the_next_batch_goes_on_under_the_same_producer_id(attempts):
     attempts.run([rows(500, 1000)], batch_id=1)
     assert attempts.begins(1)[0].identity == attempts.begins(0)[0].identity
     before = {(s.topic, s.partition): s.next_sequence for s in attempts.end(0).state.partitions}
-    assert {(s.topic, s.partition): s.sequence for s in attempts.begins(1)[0].stretches} == before
+    assert {
+        (s.topic, s.partition): s.sequence for s in attempts.begins(1)[0].sequence_ranges
+    } == before
     assert attempts.stored() == all_values(1500)
 
 
@@ -162,7 +164,7 @@ def test_a_producer_forgotten_before_a_replay_is_counted_in_the_log(attempts, br
     assert attempts.stored() == all_values(1100)
     first, second = attempts.begins(1)
     assert second.identity.producer_epoch == first.identity.producer_epoch + 1
-    assert sum(stretch.rows_before for stretch in second.stretches) == stored
+    assert sum(sequence_range.rows_before for sequence_range in second.sequence_ranges) == stored
     attempts.lose_end(1)
     assert attempts.run([rows(1000, 100)], batch_id=1).rows_found == 1000
     assert attempts.stored() == all_values(1100)
@@ -190,7 +192,7 @@ def test_keys_go_where_they_went_when_the_batch_began(attempts, broker):
     attempts.lose_end()
     begin = attempts.begins()[0]
     assert begin.partition_counts == {TOPIC: PARTITIONS}
-    assert {s.target for s in begin.stretches} == {TopicPartition(TOPIC, i) for i in range(3)}
+    assert {s.target for s in begin.sequence_ranges} == {TopicPartition(TOPIC, i) for i in range(3)}
 
 
 @pytest.mark.slow
@@ -207,7 +209,7 @@ def test_a_ledger_of_another_query_is_refused(attempts):
     """A new checkpoint counts batches from 0 again."""
     attempts.run([rows(10)])
     with pytest.raises(LedgerError, match="belongs to query query, this is other"):
-        write_partition(attempts.options, place()._replace(query_id="other"), [rows(10)])
+        write_partition(attempts.options, location()._replace(query_id="other"), [rows(10)])
 
 
 def test_a_task_without_rows_does_nothing(attempts):
@@ -279,7 +281,7 @@ def test_a_batch_does_not_move_to_another_cluster(attempts, tmp_path):
         attempts.run([rows(10, 100)], batch_id=1)
         elsewhere.run([rows(10, 110)], batch_id=2)
         assert elsewhere.stored() == all_values(10, 110)
-    assert elsewhere.begins(2)[0].stretches[0].sequence == 0
+    assert elsewhere.begins(2)[0].sequence_ranges[0].sequence == 0
     assert attempts.stored() == all_values(110)
 
 
@@ -287,8 +289,8 @@ def test_a_topic_that_was_deleted_holds_nothing_up(attempts, broker):
     """Rows went there in an earlier batch; it is not made again by asking for it."""
     options = dataclasses.replace(attempts.options, topic=None)
     elsewhere = pa.record_batch({"topic": ["gone", TOPIC], "value": ["1", "2"]})
-    _, end = write_partition(options, place(0), [elsewhere])
-    put_end(options, place(0), end)
+    _, end = write_partition(options, location(0), [elsewhere])
+    record_end(options, location(0), end)
     broker.delete_topic("gone")
     attempts.run([rows(10)], batch_id=1)
     attempts.lose_end(1)
@@ -299,7 +301,7 @@ def test_a_topic_that_was_deleted_holds_nothing_up(attempts, broker):
 
 @pytest.mark.parametrize("forgets", [False, True])
 def test_an_old_copy_of_the_ledger_is_noticed(attempts, broker, forgets):
-    """Leaders have more records than it knows, or a later epoch."""
+    """LeaderQueries have more records than it knows, or a later epoch."""
     attempts.run([rows(100)])
     if forgets:
         broker.forget_producers()
@@ -330,7 +332,7 @@ def test_batches_have_numbers_from_0(attempts):
 
 def _find_nothing(_place: Any, begins: Sequence[Begin], *_: Any) -> Resumption:
     """Pretends that the other attempt has not stored anything yet."""
-    return Resumption(begins[-1].identity, is_known=True, rows={}, standings={})
+    return Resumption(begins[-1].identity, is_known=True, rows={}, leader_states={})
 
 
 def test_an_attempt_that_did_not_count_has_written_a_part(attempts):
@@ -347,7 +349,7 @@ def test_an_end_is_put_down_once(attempts):
     assert first is not None
     assert second is not None
     for end in (first, second):
-        put_end(attempts.options, place(), end)
+        record_end(attempts.options, location(), end)
     assert attempts.end() == first
     with pytest.raises(ReplayMismatchError):
-        put_end(attempts.options, place(), replace(second, rows=99))
+        record_end(attempts.options, location(), replace(second, rows=99))

@@ -8,15 +8,15 @@ import pytest
 
 from echoless.client.sequencer import Identity
 from echoless.client.topic_partition import TopicPartition
-from echoless.pipeline.exactly_once.entries import Stretch
+from echoless.pipeline.exactly_once.entries import SequenceRange
 from echoless.pipeline.exactly_once.errors import SinkError
-from echoless.pipeline.exactly_once.leaders import Standing
+from echoless.pipeline.exactly_once.leader_queries import LeaderState
 from echoless.pipeline.exactly_once.read_back import ReadBack
-from echoless.pipeline.exactly_once.stretches import Portion
+from echoless.pipeline.exactly_once.sequence_ranges import StoredRange
 from echoless.protocol.records import Record, build_batch
 
 TARGET = TopicPartition("orders", 0)
-STRETCH = Stretch(topic="orders", partition=0, sequence=0, rows_before=0, log_end_offset=0)
+STRETCH = SequenceRange(topic="orders", partition=0, sequence=0, rows_before=0, log_end_offset=0)
 OWN, OTHER = Identity(1, 0), Identity(2, 0)
 
 
@@ -30,8 +30,8 @@ class FakeLog:
 
     def ask(
         self, targets: list[TopicPartition], producer_id: int
-    ) -> dict[TopicPartition, Standing]:
-        return {target: Standing(self._own, None) for target in targets}
+    ) -> dict[TopicPartition, LeaderState]:
+        return {target: LeaderState(self._own, None) for target in targets}
 
     def fetch(self, target: TopicPartition, offset: int) -> bytes:
         self.seconds += 1
@@ -47,7 +47,7 @@ class FakeLog:
 
 def stored(log: FakeLog, wanted: int) -> Iterator[object]:
     back = ReadBack(log, TARGET, timeout_s=10, clock_s=lambda: log.seconds)
-    return back.rows([Portion(STRETCH, OWN, wanted)])
+    return back.rows([StoredRange(STRETCH, OWN, wanted)])
 
 
 def test_records_that_are_lost_are_not_waited_for_while_others_write():

@@ -1,7 +1,7 @@
 """Queries to partition leaders: the log end, the producer's entry, and stored batches.
 
-Blocking calls on connections that stay open. Queries to one broker share a request, and are
-retried, after a back-off and perhaps elsewhere, until the delivery timeout.
+Blocking calls on connections that stay open. Queries to one broker share a request; they are retried after a
+back-off, perhaps at another leader, until the delivery timeout.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _FINAL: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VER
 _T = TypeVar("_T")
 
 
-class Standing(NamedTuple):
+class LeaderState(NamedTuple):
     """A leader's answer about its partition."""
 
     log_end_offset: int
-    """The end that consumers see: records sent from now on are at or after it."""
+    """The end that consumers see; records sent from now on are at or above it."""
     found: Found | None
-    """The producer's entry; None if the leader has none."""
+    """The leader's entry for the producer; None if it has none."""
 
 
-class Leaders:
-    """Leaders of one cluster. Use it in a `with` block."""
+class LeaderQueries:
+    """Queries to the leaders of one cluster. Use it in a `with` block."""
 
     def __init__(self, bootstrap_servers: str, settings: Settings) -> None:
         self._settings = settings
@@ -62,43 +62,43 @@ class Leaders:
         self._runner.close()
 
     def cluster_id(self) -> str:
-        """Raises `SinkError`."""
+        """Returns the id of the cluster; empty if it has none. Raises `SinkError`."""
         if self._cluster_id is None:
             answer = self._run(lambda: self._cluster.ask_any("metadata", _NO_TOPICS), "metadata")
             self._cluster_id = str(getattr(answer, "cluster_id", None) or "")
         return self._cluster_id
 
     def partition_count(self, topic: str) -> int:
-        """Raises `SinkError`."""
+        """Returns the number of partitions of a topic. Raises `SinkError`."""
         return self._run(lambda: self._cluster.partition_count(topic), topic)
 
     def new_identity(self) -> Identity:
-        """An unused producer id. Raises `SinkError`."""
+        """Requests an unused producer id. Raises `SinkError`."""
         return self._run(lambda: new_identity(self._cluster), "a producer id")
 
     def next_identity(self, identity: Identity) -> Identity:
-        """The next epoch of the producer, or a new id after the last epoch. Raises `SinkError`."""
+        """Returns the next epoch of the producer; after the last one, a new id. Raises `SinkError`."""
         if identity.producer_epoch == EPOCH_MAX:
             return self.new_identity()
         return Identity(identity.producer_id, identity.producer_epoch + 1)
 
     def ask(
         self, targets: Iterable[TopicPartition], producer_id: int
-    ) -> dict[TopicPartition, Standing]:
-        """The standing of each target, with the entry of `producer_id`. Raises `SinkError`."""
+    ) -> dict[TopicPartition, LeaderState]:
+        """Asks for the log end of each target and for its entry of `producer_id`. Raises `SinkError`."""
         wanted = list(targets)
         what = ", ".join(map(str, wanted))
         return self._run(lambda: self._ask(wanted, producer_id), what, wanted) if wanted else {}
 
     def ask_once(
         self, targets: Iterable[TopicPartition], producer_id: int
-    ) -> dict[TopicPartition, Standing]:
-        """Like `ask`, for targets that have a leader now: a topic may have been deleted."""
+    ) -> dict[TopicPartition, LeaderState]:
+        """Asks as `ask` does, once, and only targets that have a leader: a topic may have been deleted."""
         wanted = list(targets)
         return self._runner.run(self._ask_once(wanted, producer_id)) if wanted else {}
 
     def fetch(self, target: TopicPartition, offset: int) -> bytes:
-        """Whole batches, starting with the one that holds `offset`, perhaps with part of another.
+        """Fetches whole batches, from the one that holds `offset` on, perhaps with part of another.
 
         Waits for a while if there is none yet. Raises `SinkError`.
         """
@@ -114,15 +114,15 @@ class Leaders:
 
     def _run(
         self,
-        question: Callable[[], Awaitable[_T]],
+        query: Callable[[], Awaitable[_T]],
         what: str,
         targets: Sequence[TopicPartition] = (),
     ) -> _T:
-        return self._runner.run(self._until_answered(question, what, targets))
+        return self._runner.run(self._until_answered(query, what, targets))
 
     async def _until_answered(
         self,
-        question: Callable[[], Awaitable[_T]],
+        query: Callable[[], Awaitable[_T]],
         what: str,
         targets: Sequence[TopicPartition],
     ) -> _T:
@@ -131,7 +131,7 @@ class Leaders:
         delay = self._settings.retry_backoff_s
         while True:
             try:
-                return await question()
+                return await query()
             except (NoLeaderError, ConnectionFailedError) as error:
                 is_final = getattr(error, "final_code", ErrorCode.NONE)
                 if is_final or loop.time() + delay > deadline:
@@ -143,39 +143,41 @@ class Leaders:
 
     async def _ask(
         self, targets: Sequence[TopicPartition], producer_id: int
-    ) -> dict[TopicPartition, Standing]:
+    ) -> dict[TopicPartition, LeaderState]:
         by_leader: dict[PipelinedConnection, list[TopicPartition]] = {}
         for target in targets:
             by_leader.setdefault(await self._cluster.leader(*target), []).append(target)
-        questions = (_ask_leader(leader, own, producer_id) for leader, own in by_leader.items())
-        answers = await asyncio.gather(*questions)
-        return {target: standing for answer in answers for target, standing in answer.items()}
+        queries = (_ask_leader(leader, own, producer_id) for leader, own in by_leader.items())
+        answers = await asyncio.gather(*queries)
+        return {
+            target: leader_state for answer in answers for target, leader_state in answer.items()
+        }
 
     async def _ask_once(
         self, targets: Sequence[TopicPartition], producer_id: int
-    ) -> dict[TopicPartition, Standing]:
-        """Asks over separate connections: a query must not recreate a deleted topic."""
+    ) -> dict[TopicPartition, LeaderState]:
+        """Asks over separate connections, which do not create topics: one may have been deleted."""
         cluster = self._new_cluster(auto_create_topics=False)
         by_leader: dict[PipelinedConnection, list[TopicPartition]] = {}
         try:
             for target in targets:
                 with suppress(NoLeaderError):
                     by_leader.setdefault(await cluster.leader(*target), []).append(target)
-            questions = (_ask_leader(leader, own, producer_id) for leader, own in by_leader.items())
-            answers = await asyncio.gather(*questions, return_exceptions=True)
+            queries = (_ask_leader(leader, own, producer_id) for leader, own in by_leader.items())
+            answers = await asyncio.gather(*queries, return_exceptions=True)
         finally:
             await cluster.close()
         return {
-            target: standing
+            target: leader_state
             for answer in answers
             if isinstance(answer, dict)
-            for target, standing in answer.items()
+            for target, leader_state in answer.items()
         }
 
     async def _fetch(self, target: TopicPartition, offset: int) -> bytes:
         leader = await self._cluster.leader(*target)
         topic_id = self._cluster.topic_id(*target)
-        answer = await leader.send("fetch", _fetch_question(target, topic_id, offset))
+        answer = await leader.send("fetch", _fetch_request(target, topic_id, offset))
         part = answer.responses[0].partitions[0]
         code = part.error_code
         if code.value == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -185,7 +187,7 @@ class Leaders:
         return bytes(part.records or b"")
 
 
-def _fetch_question(target: TopicPartition, topic_id: Any, offset: int) -> Mapping[str, Any]:
+def _fetch_request(target: TopicPartition, topic_id: Any, offset: int) -> Mapping[str, Any]:
     part = {
         "partition": target.partition,
         "fetch_offset": offset,
@@ -203,21 +205,21 @@ def _fetch_question(target: TopicPartition, topic_id: Any, offset: int) -> Mappi
 
 async def _ask_leader(
     leader: PipelinedConnection, targets: list[TopicPartition], producer_id: int
-) -> dict[TopicPartition, Standing]:
+) -> dict[TopicPartition, LeaderState]:
     """Asks one leader.
 
-    The order matters: a record the producer's entry counts may be after the offset.
+    The log end is asked for first: the producer's entry may count records above it, and counts all below it.
     """
     if not leader.serves(_DESCRIBE):
         raise SinkError(f"{leader.address} does not serve {_DESCRIBE}; Kafka does from 2.8 on")
     offsets, described = await asyncio.gather(
-        leader.send("list_offsets", _offset_question(targets)),
+        leader.send("list_offsets", _offset_request(targets)),
         leader.send(_DESCRIBE, {"topics": _by_topic(targets, "partition_indexes")}),
     )
     ends = _by_target(offsets.topics, "list_offsets")
     producers = _by_target(described.topics, _DESCRIBE)
     return {
-        target: Standing(int(ends[target].offset), _entry(producers[target], producer_id))
+        target: LeaderState(int(ends[target].offset), _entry(producers[target], producer_id))
         for target in targets
     }
 
@@ -229,7 +231,7 @@ def _entry(described: Any, producer_id: int) -> Found | None:
     return None
 
 
-def _offset_question(targets: Iterable[TopicPartition]) -> Mapping[str, Any]:
+def _offset_request(targets: Iterable[TopicPartition]) -> Mapping[str, Any]:
     topics = _by_topic(targets, "partitions")
     for topic in topics:
         topic["partitions"] = [
@@ -247,10 +249,7 @@ def _by_topic(targets: Iterable[TopicPartition], field: str) -> list[dict[str, A
 
 
 def _by_target(topics: Iterable[Any], api: str) -> dict[TopicPartition, Any]:
-    """The answers by target.
-
-    Raises `NoLeaderError` for the first partition with an error code only.
-    """
+    """Returns the answers by target. Raises `NoLeaderError` for the first one with an error code."""
     found = {}
     for topic in topics:
         for one in topic.partitions:
