@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from echoless.broker.groups.held_requests import Answered
     from echoless.broker.groups.shard import Shard, ShardParts, Unserved
     from echoless.broker.state_topics.append_parts import AppendParts
+    from echoless.coordinators.events import Now
     from echoless.coordinators.groups.answers import CommittedOffset, ListedGroup
     from echoless.coordinators.groups.coordinator import GroupCoordinator
     from echoless.coordinators.groups.deleted_topic import DeletedTopic
-    from echoless.coordinators.groups.effects import Effect
-    from echoless.coordinators.groups.events import Now
+    from echoless.coordinators.groups.effects import GroupEffect
     from echoless.coordinators.groups.requests import GroupRequest
     from echoless.coordinators.groups.usage import Usage
 
@@ -187,11 +187,11 @@ class Groups:
         return ShardParts(self._new_coordinator, self._appends, self._reload, self._topics)
 
     def _new_coordinator(self) -> GroupCoordinator:
-        from echoless.coordinators.groups.config import GroupConfig
+        from echoless.coordinators.groups.config import GroupCoordinatorConfig
         from echoless.coordinators.groups.coordinator import GroupCoordinator
 
         config = self._config
-        group_config = GroupConfig(
+        group_config = GroupCoordinatorConfig(
             group_min_session_timeout_ms=config.group_min_session_timeout_ms,
             group_max_session_timeout_ms=config.group_max_session_timeout_ms,
             group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
@@ -245,7 +245,7 @@ class Groups:
             pause_s = min(2 * pause_s, _FORGET_AGAIN_MAX_S)
 
     async def _drive(
-        self, effects_of: Callable[[GroupCoordinator, Now], Iterator[list[Effect]]]
+        self, effects_of: Callable[[GroupCoordinator, Now], Iterator[list[GroupEffect]]]
     ) -> None:
         for shard in list(self.shards.values()):
             await work_in_turns(shard.perform_in_turn(effects_of))

@@ -28,29 +28,18 @@ from echoless.broker.partitions.partition import Partition
 from echoless.broker.state_topics.append_parts import AppendParts
 from echoless.broker.state_topics.appends import Appends
 from echoless.broker.state_topics.loader import check_still_led, is_still_led, load
-from echoless.coordinators.groups.answers import GroupAnswer, OffsetCommitAnswer, refusal
-from echoless.coordinators.groups.effects import (
-    Append,
-    Assign,
-    CancelTimer,
-    Effect,
-    Note,
-    Reply,
-    ResolveRegex,
-    SetTimer,
-    TimerKey,
-)
-from echoless.coordinators.groups.events import (
+from echoless.coordinators.effects import AppendRecords, CancelTimer, LogLine, Reply, SetTimer
+from echoless.coordinators.events import (
     Abandoned,
+    AppendCommitted,
     AppendFailed,
-    Assigned,
-    Committed,
-    Event,
     Now,
-    RegexResolved,
     Requested,
     TimerFired,
 )
+from echoless.coordinators.groups.answers import GroupAnswer, OffsetCommitAnswer, refusal
+from echoless.coordinators.groups.effects import GroupEffect, MakeTarget, ResolveRegex, TimerKey
+from echoless.coordinators.groups.events import GroupEvent, RegexResolved, TargetMade
 from echoless.coordinators.groups.requests import GroupRequest
 from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
 from echoless.storage.file_system import StorageError
@@ -279,7 +268,7 @@ class Shard:
         return True
 
     def perform_in_turn(
-        self, effects_of: Callable[[GroupCoordinator, Now], Iterator[list[Effect]]]
+        self, effects_of: Callable[[GroupCoordinator, Now], Iterator[list[GroupEffect]]]
     ) -> Iterator[None]:
         """Performs long work of the coordinator item by item, while it serves.
 
@@ -318,7 +307,7 @@ class Shard:
     # --- events and effects ---
 
     def committed(self, token: int) -> None:
-        self._step(Committed(token))
+        self._step(AppendCommitted(token))
 
     def failed(self, token: int, code: ErrorCode, *, may_commit: bool) -> None:
         self._step(AppendFailed(token, code, may_commit))
@@ -329,7 +318,7 @@ class Shard:
         else:
             self._step(TimerFired(key))
 
-    def _step(self, event: Event) -> None:
+    def _step(self, event: GroupEvent) -> None:
         coordinator = self._coordinator
         if coordinator is None:
             return
@@ -345,14 +334,14 @@ class Shard:
         monotonic_ms = round(asyncio.get_running_loop().time() * 1000)
         return Now(monotonic_ms, self._parts.appends.wall_ms())
 
-    def _perform(self, effects: list[Effect]) -> None:
+    def _perform(self, effects: list[GroupEffect]) -> None:
         for effect in effects:
             match effect:
                 case Reply(reply_id, answer):
                     waiting = self._waiting.pop(reply_id, None)
                     if waiting is not None:
                         self._answer(waiting, answer)
-                case Append(token, records):
+                case AppendRecords(token, records):
                     self._appends.append(token, records)
                 case SetTimer(key, at_ms):
                     self._timers.set(key, at_ms)
@@ -360,9 +349,9 @@ class Shard:
                     self._timers.cancel(key)
                 case ResolveRegex():
                     self._begin(self._resolve(effect), "matching topics")
-                case Assign():
+                case MakeTarget():
                     self._begin(self._assign(effect), "assigning partitions")
-                case Note(message):
+                case LogLine(message):
                     name = self.partition.name
                     limited.log(logging.INFO, name, "groups of %s: %s", name, message)
 
@@ -371,14 +360,14 @@ class Shard:
         self._working.add(task)
         task.add_done_callback(self._working.discard)
 
-    async def _assign(self, wanted: Assign) -> None:
+    async def _assign(self, wanted: MakeTarget) -> None:
         try:
             await work_in_turns(wanted.steps)
         except Exception:
-            logger.exception("the groups of %s are loaded again: Assign", self.partition.name)
+            logger.exception("the groups of %s are loaded again: MakeTarget", self.partition.name)
             self._parts.reload(self)
             return
-        self._step(Assigned(wanted.group_id, wanted.steps))
+        self._step(TargetMade(wanted.group_id, wanted.steps))
 
     async def _resolve(self, wanted: ResolveRegex) -> None:
         topics, version = await self._parts.topics.matching(wanted.pattern, wanted.may_describe)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from echoless.broker.partitions.partition import Partition
 from echoless.broker.state_topics.append_parts import AppendParts
@@ -23,17 +23,11 @@ from echoless.protocol.record_batch import HEADER_SIZE, read_header
 from echoless.protocol.records import Record, build_batch
 from echoless.storage.file_system import StorageError
 
+if TYPE_CHECKING:
+    from echoless.coordinators.effects import StateRecord
+
 RECORD_OVERHEAD: Final = 32
 """The most bytes of a record besides its key and value."""
-
-
-class StateRecord(Protocol):
-    """A record of an internal topic. A value of None is a tombstone."""
-
-    @property
-    def key(self) -> bytes: ...
-    @property
-    def value(self) -> bytes | None: ...
 
 
 class Outcomes(Protocol):

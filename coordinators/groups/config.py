@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class GroupConfig(NamedTuple):
+class GroupCoordinatorConfig(NamedTuple):
     """Kafka's names and defaults, and bounds of our own on what clients can make a coordinator hold."""
 
     group_min_session_timeout_ms: int = 6_000

@@ -5,25 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain
 
+from echoless.coordinators.events import (
+    Abandoned,
+    AppendCommitted,
+    AppendFailed,
+    Now,
+    Requested,
+    TimerFired,
+)
 from echoless.coordinators.groups.answers import CommittedOffset, ListedGroup
-from echoless.coordinators.groups.config import GroupConfig
+from echoless.coordinators.groups.config import GroupCoordinatorConfig
 from echoless.coordinators.groups.consumer.groups import ConsumerGroups
 from echoless.coordinators.groups.consumer.topics import KnownTopics, NoTopics
 from echoless.coordinators.groups.deleted_topic import DeletedTopic
 from echoless.coordinators.groups.deletions import Deletions
 from echoless.coordinators.groups.descriptions import described, listed
-from echoless.coordinators.groups.effects import Effect, TimerKey, TimerKind
-from echoless.coordinators.groups.events import (
-    Abandoned,
-    AppendFailed,
-    Assigned,
-    Committed,
-    Event,
-    Now,
-    RegexResolved,
-    Requested,
-    TimerFired,
-)
+from echoless.coordinators.groups.effects import GroupEffect, TimerKey, TimerKind
+from echoless.coordinators.groups.events import GroupEvent, RegexResolved, TargetMade
 from echoless.coordinators.groups.expiry import Expiry
 from echoless.coordinators.groups.groups import Groups
 from echoless.coordinators.groups.heartbeats import Heartbeats
@@ -55,7 +53,7 @@ class GroupCoordinator:
 
     def __init__(
         self,
-        config: GroupConfig,
+        config: GroupCoordinatorConfig,
         usage: Callable[[], Usage] | None = None,
         topics: KnownTopics | None = None,
     ) -> None:
@@ -85,7 +83,7 @@ class GroupCoordinator:
         """
         return self._groups.durable.apply(key, value)
 
-    def start(self, now: Now) -> Iterator[list[Effect]]:
+    def start(self, now: Now) -> Iterator[list[GroupEffect]]:
         """Begin after the replay: what follows for one group after the other. Run to the end before any `step`.
 
         Raises `DecodeError` if the records of a group contradict each other.
@@ -102,7 +100,7 @@ class GroupCoordinator:
                 self._consumers.start(group_id)
                 yield self._groups.take_effects()
 
-    def step(self, event: Event, now: Now) -> list[Effect]:
+    def step(self, event: GroupEvent, now: Now) -> list[GroupEffect]:
         """Handle an event, and return what follows from it."""
         groups = self._groups
         groups.now = now
@@ -111,7 +109,7 @@ class GroupCoordinator:
                 self._request(event.reply_id, event.request)
             case TimerFired():
                 self._timer(event.key)
-            case Committed():
+            case AppendCommitted():
                 self._consumers.committed(groups.committed(event.token), event.token)
             case AppendFailed():
                 groups.append_failed(event.token, event.error_code, may_commit=event.may_commit)
@@ -120,16 +118,16 @@ class GroupCoordinator:
             case RegexResolved():
                 self._consumers.resolved(event)
                 self._settle(event.group_id)
-            case Assigned():
+            case TargetMade():
                 self._consumers.assigned(event)
                 self._settle(event.group_id)
         return groups.take_effects()
 
-    def expire_offsets(self, now: Now) -> Iterator[list[Effect]]:
+    def expire_offsets(self, now: Now) -> Iterator[list[GroupEffect]]:
         """Expire offsets and groups, a bounded number per item; steps may come between. Every ten minutes."""
         return self._expiry.expire(now)
 
-    def forget_topic(self, topic: DeletedTopic, now: Now) -> Iterator[list[Effect]]:
+    def forget_topic(self, topic: DeletedTopic, now: Now) -> Iterator[list[GroupEffect]]:
         """Remove the offsets of a deleted topic, a bounded number of groups per item; again until it `is_forgotten`."""
         return self._expiry.forget_topic(topic, now)
 

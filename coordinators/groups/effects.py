@@ -1,4 +1,4 @@
-"""The effects of an event. The shell carries them out in the order given, without awaiting in between."""
+"""The effects of a group coordinator: those that every coordinator has, and those of the consumer protocol."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import enum
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from echoless.coordinators.effects import AppendRecords, CancelTimer, LogLine, Reply, SetTimer
 from echoless.coordinators.groups.answers import GroupAnswer
 from echoless.coordinators.groups.consumer.requests import MayDescribe
 
@@ -28,47 +29,6 @@ class TimerKey(NamedTuple):
     member_id: str = ""
 
 
-class GroupRecord(NamedTuple):
-    """A record of `__consumer_offsets`. A value of None is a tombstone."""
-
-    key: bytes
-    value: bytes | None
-
-
-class Append(NamedTuple):
-    """Append these records, all of them in one batch; others may share it. `Committed` or `AppendFailed` follows.
-
-    Tokens rise, and records are appended in their order.
-    """
-
-    token: int
-    records: tuple[GroupRecord, ...]
-
-
-class Reply(NamedTuple):
-    """Answer a request, now: everything that the answer depends on is committed."""
-
-    reply_id: int
-    answer: GroupAnswer
-
-
-class SetTimer(NamedTuple):
-    """Send `TimerFired` at that monotonic time; replaces the timer of the same key."""
-
-    key: TimerKey
-    at_ms: int
-
-
-class CancelTimer(NamedTuple):
-    key: TimerKey
-
-
-class Note(NamedTuple):
-    """A line for the log."""
-
-    message: str
-
-
 class ResolveRegex(NamedTuple):
     """Find the topics that a regular expression matches; `RegexResolved` follows. The expression is valid."""
 
@@ -77,11 +37,19 @@ class ResolveRegex(NamedTuple):
     may_describe: MayDescribe
 
 
-class Assign(NamedTuple):
-    """Take the steps in which a target is made, and serve others in between; `Assigned` follows."""
+class MakeTarget(NamedTuple):
+    """Take the steps in which a target is made, and serve others in between; `TargetMade` follows."""
 
     group_id: str
     steps: Iterator[None]
 
 
-Effect = Append | Reply | SetTimer | CancelTimer | Note | ResolveRegex | Assign
+GroupEffect = (
+    AppendRecords
+    | Reply[GroupAnswer]
+    | SetTimer[TimerKey]
+    | CancelTimer[TimerKey]
+    | LogLine
+    | ResolveRegex
+    | MakeTarget
+)

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
+from echoless.coordinators.events import Now
 from echoless.coordinators.groups.deleted_topic import DeletedTopic
 from echoless.coordinators.groups.deletions import Deletions
-from echoless.coordinators.groups.effects import Effect
-from echoless.coordinators.groups.events import Now
+from echoless.coordinators.groups.effects import GroupEffect
 from echoless.coordinators.groups.group import CONSUMER, Group, GroupState
 from echoless.coordinators.groups.groups import Groups, Record
 from echoless.coordinators.groups.log_names import shown
@@ -35,7 +35,7 @@ class Expiry:
         self._looked_at = 0
         """Offsets since the last slice has ended."""
 
-    def expire(self, now: Now) -> Iterator[list[Effect]]:
+    def expire(self, now: Now) -> Iterator[list[GroupEffect]]:
         """Expire what is too old."""
         for count, group_id in enumerate(list(self._groups.durable.groups), 1):
             for topic, partitions in self._slices(group_id):
@@ -52,7 +52,7 @@ class Expiry:
                 yield self._groups.take_effects()
         yield self._groups.take_effects()
 
-    def forget_topic(self, topic: DeletedTopic, now: Now) -> Iterator[list[Effect]]:
+    def forget_topic(self, topic: DeletedTopic, now: Now) -> Iterator[list[GroupEffect]]:
         """Remove the offsets of a topic that was deleted. Run again until it `is_forgotten`.
 
         The next run removes what this one cannot: offsets that are being committed, and those whose tombstones fail.

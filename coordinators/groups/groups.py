@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from echoless.coordinators.groups.answers import GroupAnswer
-from echoless.coordinators.groups.config import GroupConfig
-from echoless.coordinators.groups.durable import DurableGroups
-from echoless.coordinators.groups.effects import (
-    Append,
+from echoless.coordinators.effects import (
+    AppendRecords,
     CancelTimer,
-    Effect,
-    GroupRecord,
-    Note,
+    LogLine,
     Reply,
     SetTimer,
-    TimerKey,
+    StateRecord,
 )
-from echoless.coordinators.groups.events import Now
+from echoless.coordinators.events import Now
+from echoless.coordinators.groups.answers import GroupAnswer
+from echoless.coordinators.groups.config import GroupCoordinatorConfig
+from echoless.coordinators.groups.durable import DurableGroups
+from echoless.coordinators.groups.effects import GroupEffect, TimerKey
 from echoless.coordinators.groups.group import Group, stored_group
 from echoless.coordinators.groups.member import Member
 from echoless.coordinators.groups.usage import Usage, value_size
@@ -69,7 +68,9 @@ class _Appended:
 class Groups:
     """All groups of a coordinator: what is stored of them, and those that are more than that."""
 
-    def __init__(self, config: GroupConfig, usage: Callable[[], Usage] | None = None) -> None:
+    def __init__(
+        self, config: GroupCoordinatorConfig, usage: Callable[[], Usage] | None = None
+    ) -> None:
         self.config = config
         self._usage = usage or self.own_usage
         self.durable = DurableGroups()
@@ -83,7 +84,7 @@ class Groups:
         self.protocol_bytes = 0
         self._appended_bytes = 0
         """Assignments and metadata of offsets that are being stored."""
-        self._effects: list[Effect] = []
+        self._effects: list[GroupEffect] = []
         self._token = 0
         self._appended: dict[int, _Appended] = {}
 
@@ -135,7 +136,7 @@ class Groups:
 
     # --- effects
 
-    def take_effects(self) -> list[Effect]:
+    def take_effects(self) -> list[GroupEffect]:
         """The effects since the last call."""
         effects, self._effects = self._effects, []
         return effects
@@ -146,11 +147,11 @@ class Groups:
             self.unnamed.pop(reply_id, None)
             self._effects.append(Reply(reply_id, answer))
 
-    def emit(self, effect: Effect) -> None:
+    def emit(self, effect: GroupEffect) -> None:
         self._effects.append(effect)
 
     def note(self, message: str) -> None:
-        self._effects.append(Note(message))
+        self._effects.append(LogLine(message))
 
     def set_timer(self, key: TimerKey, at_ms: int) -> None:
         self._effects.append(SetTimer(key, at_ms))
@@ -180,7 +181,9 @@ class Groups:
             if isinstance(key, OffsetKey):
                 place = (key.topic, key.partition)
                 group.pending_offsets[place] = group.pending_offsets.get(place, 0) + 1
-        self._effects.append(Append(self._token, tuple([_packed(record) for record in records])))
+        self._effects.append(
+            AppendRecords(self._token, tuple([_packed(record) for record in records]))
+        )
         return self._token
 
     def may_commit(self, token: int) -> bool:
@@ -221,17 +224,17 @@ class Groups:
                     del group.pending_offsets[place]
 
 
-def _packed(record: Record) -> GroupRecord:
+def _packed(record: Record) -> StateRecord:
     key, value = record
     if isinstance(key, OffsetKey):
         assert value is None or isinstance(value, OffsetValue)
         packed = None if value is None else write_offset_value(value)
-        return GroupRecord(write_offset_key(key), packed)
+        return StateRecord(write_offset_key(key), packed)
     if isinstance(key, GroupKey):
         assert value is None or isinstance(value, GroupValue)
         packed = None if value is None else write_group_value(value)
-        return GroupRecord(write_group_key(key.group_id), packed)
+        return StateRecord(write_group_key(key.group_id), packed)
     assert not isinstance(value, OffsetValue | GroupValue)
-    return GroupRecord(
+    return StateRecord(
         write_consumer_key(key), None if value is None else write_consumer_value(value)
     )

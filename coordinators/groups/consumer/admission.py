@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
-from echoless.coordinators.groups.config import GroupConfig
+from echoless.coordinators.groups.config import GroupCoordinatorConfig
 from echoless.coordinators.groups.consumer.assignors import ASSIGNORS
 from echoless.coordinators.groups.consumer.group import ConsumerGroup
 from echoless.coordinators.groups.consumer.reconciliation import Partitions
@@ -50,7 +50,7 @@ class Admitted(NamedTuple):
     """It does not know its present epoch. Since it sent this it may have been given more (hazard H5)."""
 
 
-def flaw(request: ConsumerHeartbeat, config: GroupConfig) -> Refused | None:
+def flaw(request: ConsumerHeartbeat, config: GroupCoordinatorConfig) -> Refused | None:
     """The reason to refuse the request, whatever the group."""
     problem = _field_flaw(request, config)
     if problem is not None:
@@ -62,7 +62,7 @@ def flaw(request: ConsumerHeartbeat, config: GroupConfig) -> Refused | None:
     return None
 
 
-def _field_flaw(request: ConsumerHeartbeat, config: GroupConfig) -> str | None:
+def _field_flaw(request: ConsumerHeartbeat, config: GroupCoordinatorConfig) -> str | None:
     epoch = request.member_epoch
     if not request.member_id and (request.makes_member_id or epoch != JOINS):
         return "MemberId can't be empty."
@@ -80,7 +80,7 @@ def _field_flaw(request: ConsumerHeartbeat, config: GroupConfig) -> str | None:
     return _join_flaw(request) if too_long is None and epoch == JOINS else too_long
 
 
-def _length_flaw(request: ConsumerHeartbeat, config: GroupConfig) -> str | None:
+def _length_flaw(request: ConsumerHeartbeat, config: GroupCoordinatorConfig) -> str | None:
     names = [request.member_id, request.instance_id or "", request.rack_id or ""]
     names += [request.topic_regex or "", request.client_id]
     topics = request.topic_names or ()
@@ -107,7 +107,7 @@ class Room(Protocol):
     """The bounds on what all groups together hold."""
 
     @property
-    def config(self) -> GroupConfig: ...
+    def config(self) -> GroupCoordinatorConfig: ...
 
     def has_room_for_member(self) -> bool:
         """Whether one more member may be held."""

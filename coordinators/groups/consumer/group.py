@@ -41,7 +41,7 @@ _WRITTEN_FIRST: Final = (MemberKey, RegexKey, EpochKey, TargetKey, TargetEpochKe
 
 
 @dataclass(slots=True, eq=False)
-class Session:
+class MemberSession:
     """The soft state of a member."""
 
     deadline_ms: int = 0
@@ -88,7 +88,7 @@ class ConsumerGroup:
         """Requests that wait for it, in the order of their arrival."""
         self.due: list[TimerKey] = []
         """Timers that have fired meanwhile."""
-        self.sessions: dict[str, Session] = {}
+        self.sessions: dict[str, MemberSession] = {}
         self.topics_version: int | None = None
         """The version of the topics with which the epoch's hash was last compared."""
         self.resolutions: dict[str, Resolution] = {}

@@ -14,7 +14,7 @@ from echoless.coordinators.groups.consumer.sessions import ConsumerSessions
 from echoless.coordinators.groups.consumer.storing import Storing
 from echoless.coordinators.groups.consumer.topics import KnownTopics
 from echoless.coordinators.groups.effects import TimerKey
-from echoless.coordinators.groups.events import Assigned, RegexResolved
+from echoless.coordinators.groups.events import RegexResolved, TargetMade
 from echoless.coordinators.groups.group import Group, GroupState
 from echoless.coordinators.groups.groups import Groups
 from echoless.coordinators.groups.membership import Membership
@@ -134,7 +134,7 @@ class ConsumerGroups:
         """Take the topics that a regular expression matches."""
         self._heartbeats.resolved(event)
 
-    def assigned(self, event: Assigned) -> None:
+    def assigned(self, event: TargetMade) -> None:
         """Take a target that was made in steps."""
         self._heartbeats.assigned(event)
 

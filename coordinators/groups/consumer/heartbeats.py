@@ -26,8 +26,8 @@ from echoless.coordinators.groups.consumer.sessions import ConsumerSessions
 from echoless.coordinators.groups.consumer.state import ConsumerState, member_size
 from echoless.coordinators.groups.consumer.storing import Storing
 from echoless.coordinators.groups.consumer.topics import KnownTopics, metadata_hash
-from echoless.coordinators.groups.effects import Assign, ResolveRegex, TimerKey, TimerKind
-from echoless.coordinators.groups.events import Assigned, RegexResolved
+from echoless.coordinators.groups.effects import MakeTarget, ResolveRegex, TimerKey, TimerKind
+from echoless.coordinators.groups.events import RegexResolved, TargetMade
 from echoless.coordinators.groups.group import Group, GroupState
 from echoless.coordinators.groups.groups import Groups
 from echoless.coordinators.groups.log_names import shown
@@ -212,9 +212,9 @@ class ConsumerHeartbeats:
         else:
             consumer.token, consumer.assigning = ASSIGNING, assignment.steps()
             consumer.then = then
-            self._groups.emit(Assign(consumer.group_id, consumer.assigning))
+            self._groups.emit(MakeTarget(consumer.group_id, consumer.assigning))
 
-    def assigned(self, event: Assigned) -> None:
+    def assigned(self, event: TargetMade) -> None:
         """End the turn for which a target was made."""
         group = self._groups.live.get(event.group_id)
         consumer = group.consumer if group is not None else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from echoless.coordinators.groups.consumer.group import ConsumerGroup, Session
+from echoless.coordinators.groups.consumer.group import ConsumerGroup, MemberSession
 from echoless.coordinators.groups.effects import TimerKey, TimerKind
 from echoless.coordinators.groups.groups import Groups
 from echoless.protocol.state_records.consumer_group_values import ConsumerMemberState
@@ -16,7 +16,7 @@ class ConsumerSessions:
 
     def extend(self, group: ConsumerGroup, member_id: str) -> None:
         """Begin the session anew; and the time to give up partitions, if the member has been given other ones to."""
-        session = group.sessions.setdefault(member_id, Session())
+        session = group.sessions.setdefault(member_id, MemberSession())
         now_ms = self._groups.now.monotonic_ms
         session.deadline_ms = self._deadline_ms()
         if session.timer_ms is None:
@@ -84,7 +84,7 @@ class ConsumerSessions:
         timeout_ms = self._groups.config.group_consumer_session_timeout_ms
         return self._groups.now.monotonic_ms + timeout_ms
 
-    def _set_timer(self, group: ConsumerGroup, member_id: str, session: Session) -> None:
+    def _set_timer(self, group: ConsumerGroup, member_id: str, session: MemberSession) -> None:
         session.timer_ms = session.deadline_ms
         self._groups.set_timer(_session_key(group, member_id), session.deadline_ms)
 

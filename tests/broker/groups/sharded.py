@@ -14,9 +14,11 @@ from echoless.broker.groups.cluster_topics import ClusterTopics
 from echoless.broker.groups.shard import Shard, ShardParts, ShardState
 from echoless.broker.metrics import Metrics
 from echoless.broker.state_topics.append_parts import AppendParts
+from echoless.coordinators.effects import Reply
+from echoless.coordinators.events import Now, Requested
 from echoless.coordinators.groups.answers import GroupAnswer, HeartbeatAnswer
-from echoless.coordinators.groups.effects import Effect, Reply
-from echoless.coordinators.groups.events import Event, Now, Requested
+from echoless.coordinators.groups.effects import GroupEffect
+from echoless.coordinators.groups.events import GroupEvent
 from echoless.coordinators.groups.requests import Heartbeat
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.record_batch import read_header
@@ -35,8 +37,8 @@ ALIVE = HeartbeatAnswer(ErrorCode.NONE)
 class ScriptedCoordinator:
     """Notes the events, and has the effects that a test gives it."""
 
-    effects_of: Callable[[Event], list[Effect]] = lambda _: []
-    events: list[Event] = field(default_factory=list)
+    effects_of: Callable[[GroupEvent], list[GroupEffect]] = lambda _: []
+    events: list[GroupEvent] = field(default_factory=list)
     applied: list[bytes] = field(default_factory=list)
     may_start: asyncio.Event | None = None
 
@@ -44,15 +46,15 @@ class ScriptedCoordinator:
         self.applied.append(key)
         return None
 
-    def start(self, _now: Now) -> Iterator[list[Effect]]:
+    def start(self, _now: Now) -> Iterator[list[GroupEffect]]:
         yield []
 
-    def step(self, event: Event, _now: Now) -> list[Effect]:
+    def step(self, event: GroupEvent, _now: Now) -> list[GroupEffect]:
         self.events.append(event)
         return self.effects_of(event)
 
 
-def alive(event: Event) -> list[Effect]:
+def alive(event: GroupEvent) -> list[GroupEffect]:
     """Answers every request at once."""
     return [Reply(event.reply_id, ALIVE)] if isinstance(event, Requested) else []
 

@@ -15,9 +15,10 @@ from echoless.broker.groups.held_requests import Answered, HeldRequests
 from echoless.broker.groups.shard import Shard, ShardState
 from echoless.broker.network.loop_turn import LOOP_TURN, TURN_S
 from echoless.broker.network.promise import Promise
+from echoless.coordinators.events import Abandoned, Requested
 from echoless.coordinators.groups.answers import DeleteAnswer, HeartbeatAnswer
-from echoless.coordinators.groups.effects import Effect
-from echoless.coordinators.groups.events import Abandoned, Event, Requested
+from echoless.coordinators.groups.effects import GroupEffect
+from echoless.coordinators.groups.events import GroupEvent
 from echoless.coordinators.groups.requests import DeleteGroup, Heartbeat
 from echoless.protocol.errors import ErrorCode
 from tests.broker.groups.sharded import ALIVE, HEARTBEAT, Sharded, alive
@@ -47,7 +48,7 @@ class Crowd:
         self.processed: list[int] = []
         self.left: set[int] = set()
 
-    def _process(self, event: Event) -> list[Effect]:
+    def _process(self, event: GroupEvent) -> list[GroupEffect]:
         if isinstance(event, Requested):
             self.now_s += REQUEST_S
             self.processed.append(event.request.generation_id)  # type: ignore[union-attr]
@@ -133,7 +134,7 @@ async def test_offsets_are_not_forgotten_while_a_commit_of_them_may_wait(
     await crowd.load()
     assert crowd.waiting
 
-    def work(*_: object) -> Iterator[list[Effect]]:
+    def work(*_: object) -> Iterator[list[GroupEffect]]:
         yield []
 
     assert list(crowd.shard.perform_in_turn(work)) == []

@@ -12,36 +12,32 @@ from echoless.broker.groups import held_requests as held_module
 from echoless.broker.groups import shard as shard_module
 from echoless.broker.groups.shard import Shard, ShardState
 from echoless.broker.limited_log import BURST
-from echoless.coordinators.groups.answers import DeleteAnswer, HeartbeatAnswer, SyncAnswer
-from echoless.coordinators.groups.effects import (
-    Append,
-    Assign,
+from echoless.coordinators.effects import (
+    AppendRecords,
     CancelTimer,
-    Effect,
-    GroupRecord,
-    Note,
+    LogLine,
     Reply,
     SetTimer,
-    TimerKey,
-    TimerKind,
+    StateRecord,
 )
-from echoless.coordinators.groups.events import (
+from echoless.coordinators.events import (
     Abandoned,
+    AppendCommitted,
     AppendFailed,
-    Assigned,
-    Committed,
-    Event,
     Now,
     Requested,
     TimerFired,
 )
+from echoless.coordinators.groups.answers import DeleteAnswer, HeartbeatAnswer, SyncAnswer
+from echoless.coordinators.groups.effects import GroupEffect, MakeTarget, TimerKey, TimerKind
+from echoless.coordinators.groups.events import GroupEvent, TargetMade
 from echoless.coordinators.groups.requests import DeleteGroup, SyncGroup
 from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tests.broker.groups.sharded import ALIVE, HEARTBEAT, Sharded, alive, answer_of
 from tests.broker.groups.until import WITHIN_S, until
 
 TIMER = TimerKey(TimerKind.SESSION, "g", "m")
-RECORD = GroupRecord(b"key", b"value")
+RECORD = StateRecord(b"key", b"value")
 
 
 async def test_a_request_is_answered_at_once_if_the_coordinator_does() -> None:
@@ -82,11 +78,11 @@ async def test_records_are_appended_and_the_coordinator_learns_when_they_are_com
     one = Sharded(replicas=(1, 2))
     shard = await one.serving()
 
-    def effects_of(event: Event) -> list[Effect]:
+    def effects_of(event: GroupEvent) -> list[GroupEffect]:
         match event:
             case Requested():
-                return [Append(5, (RECORD,))]
-            case Committed(5):
+                return [AppendRecords(5, (RECORD,))]
+            case AppendCommitted(5):
                 return [Reply(1, ALIVE)]
         return []
 
@@ -102,7 +98,9 @@ async def test_a_refused_append_comes_back_with_its_code() -> None:
     one = Sharded()
     shard = await one.serving()
     one.coordinator.effects_of = lambda event: (
-        [Append(5, (GroupRecord(b"k", bytes(2_000_000)),))] if isinstance(event, Requested) else []
+        [AppendRecords(5, (StateRecord(b"k", bytes(2_000_000)),))]
+        if isinstance(event, Requested)
+        else []
     )
     asked = asyncio.ensure_future(answer_of(shard))
     failed = AppendFailed(5, ErrorCode.MESSAGE_TOO_LARGE, may_commit=False)
@@ -116,7 +114,7 @@ async def test_a_timer_fires_once_unless_it_is_cancelled_or_replaced() -> None:
     shard = await one.serving()
     at_ms = round(asyncio.get_running_loop().time() * 1000)
     other = TIMER._replace(member_id="other")
-    effects: list[Effect] = [
+    effects: list[GroupEffect] = [
         SetTimer(other, at_ms),
         CancelTimer(other),
         SetTimer(TIMER, at_ms + 3_600_000),
@@ -137,7 +135,9 @@ async def test_notes_do_not_flood_the_log(caplog: pytest.LogCaptureFixture) -> N
     shard = await one.serving()
     caplog.set_level(logging.INFO)
     one.coordinator.effects_of = lambda event: (
-        [Note("rebalances"), Reply(event.reply_id, ALIVE)] if isinstance(event, Requested) else []
+        [LogLine("rebalances"), Reply(event.reply_id, ALIVE)]
+        if isinstance(event, Requested)
+        else []
     )
     for _ in range(2 * BURST):
         assert shard.ask(HEARTBEAT) == ALIVE
@@ -155,7 +155,7 @@ async def test_a_timer_that_fires_while_the_groups_are_begun_is_not_lost() -> No
     one = Sharded()
     shard = Shard(one.led.partition, one.parts)
 
-    def start(_now: Now) -> Iterator[list[Effect]]:
+    def start(_now: Now) -> Iterator[list[GroupEffect]]:
         yield []
         shard._fired(TIMER)  # as the loop does between two items
         yield []
@@ -210,7 +210,7 @@ async def test_with_the_lead_everything_ends() -> None:
     one = Sharded()
     shard = await one.serving()
     at_ms = round(asyncio.get_running_loop().time() * 1000)
-    one.coordinator.effects_of = lambda _: [SetTimer(TIMER, at_ms), Append(1, (RECORD,))]
+    one.coordinator.effects_of = lambda _: [SetTimer(TIMER, at_ms), AppendRecords(1, (RECORD,))]
     waiting = asyncio.ensure_future(answer_of(shard))
     await asyncio.sleep(0)
     count = len(one.coordinator.events)
@@ -238,7 +238,7 @@ async def test_nothing_is_answered_while_the_lead_is_in_doubt(*, later: bool) ->
     shard = await one.serving()
     if later:
         one.coordinator.effects_of = lambda event: (
-            [Append(1, (RECORD,))] if isinstance(event, Requested) else [Reply(1, ALIVE)]
+            [AppendRecords(1, (RECORD,))] if isinstance(event, Requested) else [Reply(1, ALIVE)]
         )
         asked = asyncio.ensure_future(answer_of(shard))
         await asyncio.sleep(0)
@@ -255,7 +255,7 @@ async def test_a_coordinator_with_a_bug_is_loaded_again() -> None:
     one = Sharded()
     shard = await one.serving()
 
-    def broken(_event: Event) -> list[Effect]:
+    def broken(_event: GroupEvent) -> list[GroupEffect]:
         raise ZeroDivisionError
 
     one.coordinator.effects_of = broken
@@ -289,7 +289,7 @@ async def test_a_partition_whose_loading_fails_for_any_reason_is_not_served(
     one = Sharded()
     one.store(b"a")
 
-    def start(_now: Now) -> Iterator[list[Effect]]:
+    def start(_now: Now) -> Iterator[list[GroupEffect]]:
         yield []
         raise error
 
@@ -361,16 +361,16 @@ async def test_others_are_served_between_the_steps_of_an_assignment() -> None:
     work = Stepwise()
     steps = iter(work)
     one.coordinator.effects_of = lambda event: (
-        [Assign("g", steps)]
+        [MakeTarget("g", steps)]
         if isinstance(event, Requested) and event.reply_id == 1
         else alive(event)
     )
     waiting = asyncio.ensure_future(answer_of(shard))
     await until(lambda: work.taken)
     assert shard.ask(HEARTBEAT) == ALIVE
-    assert Assigned("g", steps) not in one.coordinator.events
+    assert TargetMade("g", steps) not in one.coordinator.events
     work.may_end = True
-    await until(lambda: Assigned("g", steps) in one.coordinator.events)
+    await until(lambda: TargetMade("g", steps) in one.coordinator.events)
     waiting.cancel()
 
 
@@ -379,7 +379,7 @@ async def test_an_assignment_ends_with_the_lead() -> None:
     one = Sharded()
     shard = await one.serving()
     work = Stepwise()
-    one.coordinator.effects_of = lambda _: [Assign("g", iter(work))]
+    one.coordinator.effects_of = lambda _: [MakeTarget("g", iter(work))]
     waiting = asyncio.ensure_future(answer_of(shard))
     await until(lambda: work.taken)
     shard.lose()
@@ -397,7 +397,7 @@ async def test_a_bug_in_an_assignor_has_the_groups_loaded_again() -> None:
     one = Sharded()
     shard = await one.serving()
     one.coordinator.effects_of = lambda event: (
-        [Assign("g", steps())] if isinstance(event, Requested) else []
+        [MakeTarget("g", steps())] if isinstance(event, Requested) else []
     )
     waiting = asyncio.ensure_future(answer_of(shard))
     await until(lambda: one.reloaded)

@@ -11,7 +11,7 @@ from echoless.broker.config.loading import LogFlush
 from echoless.broker.metrics import Metrics
 from echoless.broker.state_topics.append_parts import AppendParts
 from echoless.broker.state_topics.appends import Appends
-from echoless.coordinators.groups.effects import GroupRecord
+from echoless.coordinators.effects import StateRecord
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.record_batch import walk
 from echoless.protocol.records import iterate_records
@@ -74,8 +74,8 @@ class Appending:
             await asyncio.sleep(0)
 
 
-def records(*keys: str, size: int = 1) -> list[GroupRecord]:
-    return [GroupRecord(key.encode(), bytes(size)) for key in keys]
+def records(*keys: str, size: int = 1) -> list[StateRecord]:
+    return [StateRecord(key.encode(), bytes(size)) for key in keys]
 
 
 async def test_the_appends_of_one_turn_are_one_batch() -> None:

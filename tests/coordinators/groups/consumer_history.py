@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 
-from echoless.coordinators.groups.config import GroupConfig
+from echoless.coordinators.groups.config import GroupCoordinatorConfig
 from echoless.coordinators.groups.consumer.requests import (
     UNCHANGED,
     ConsumerHeartbeat,
@@ -27,7 +27,7 @@ from echoless.protocol.errors import ErrorCode
 from echoless.protocol.state_records.group_keys import OffsetKey, read_key
 from tests.coordinators.groups.consumers import GROUP, ConsumerShell, Partitions
 
-CONFIG = GroupConfig(group_consumer_max_size=4, group_consumer_session_timeout_ms=10_000)
+CONFIG = GroupCoordinatorConfig(group_consumer_max_size=4, group_consumer_session_timeout_ms=10_000)
 REBALANCE_MS = 20_000
 FAILURES = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.MESSAGE_TOO_LARGE)
 SUBSCRIPTIONS = (("t",), ("t", "u"), ("u",))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from echoless.coordinators.groups.config import GroupConfig
+from echoless.coordinators.groups.config import GroupCoordinatorConfig
 from echoless.coordinators.groups.consumer.requests import (
     UNCHANGED,
     ConsumerDescribe,
@@ -11,8 +11,8 @@ from echoless.coordinators.groups.consumer.requests import (
     ConsumerHeartbeatAnswer,
 )
 from echoless.coordinators.groups.consumer.topics import KnownTopic
-from echoless.coordinators.groups.effects import Assign, Effect, ResolveRegex
-from echoless.coordinators.groups.events import Assigned, RegexResolved
+from echoless.coordinators.groups.effects import GroupEffect, MakeTarget, ResolveRegex
+from echoless.coordinators.groups.events import RegexResolved, TargetMade
 from echoless.protocol.state_records.consumer_group_values import TopicIdPartition
 from tests.coordinators.groups.shell import Shell
 
@@ -61,19 +61,19 @@ class Topics:
 class ConsumerShell(Shell):
     """Resolves regular expressions as prefixes, at once or when told."""
 
-    def __init__(self, config: GroupConfig | None = None, **topics: int) -> None:
+    def __init__(self, config: GroupCoordinatorConfig | None = None, **topics: int) -> None:
         self.topics = Topics(**(topics or {"t": 6}))
         self.holds_regexes = False
         self.asked: list[ResolveRegex] = []
         self.holds_assignments = False
-        self.assigning: list[Assign] = []
+        self.assigning: list[MakeTarget] = []
         super().__init__(config)
 
     def known_topics(self) -> Topics:
         return self.topics
 
-    def perform_other(self, effect: Effect) -> None:
-        if isinstance(effect, Assign):
+    def perform_other(self, effect: GroupEffect) -> None:
+        if isinstance(effect, MakeTarget):
             self.assigning.append(effect)
             return
         assert isinstance(effect, ResolveRegex)
@@ -92,7 +92,7 @@ class ConsumerShell(Shell):
             one = self.assigning.pop(0)
             for _ in one.steps:
                 pass
-            self.step(Assigned(one.group_id, one.steps))
+            self.step(TargetMade(one.group_id, one.steps))
 
     def resolve_all(self) -> None:
         while self.asked:

@@ -18,7 +18,7 @@ from echoless.coordinators.groups.answers import (
     OffsetCommitAnswer,
     SyncAnswer,
 )
-from echoless.coordinators.groups.config import GroupConfig
+from echoless.coordinators.groups.config import GroupCoordinatorConfig
 from echoless.coordinators.groups.durable import DurableGroups
 from echoless.coordinators.groups.effects import TimerKey, TimerKind
 from echoless.coordinators.groups.requests import (
@@ -42,7 +42,7 @@ from echoless.protocol.state_records.group_keys import GroupKey, OffsetKey, read
 from echoless.protocol.state_records.offset_value import read_offset_value
 from tests.coordinators.groups.shell import Shell
 
-CONFIG = GroupConfig(group_max_size=4, group_initial_rebalance_delay_ms=1_000)
+CONFIG = GroupCoordinatorConfig(group_max_size=4, group_initial_rebalance_delay_ms=1_000)
 SESSION_MS = 10_000
 REBALANCE_MS = 20_000
 TAGS = tuple((("range", b"\x00\x01\x00\x00\x00\x01\x00\x01" + topic),) for topic in (b"t", b"u"))

@@ -5,30 +5,29 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Sequence
 
-from echoless.coordinators.groups.answers import GroupAnswer
-from echoless.coordinators.groups.config import GroupConfig
-from echoless.coordinators.groups.consumer.topics import KnownTopics
-from echoless.coordinators.groups.coordinator import GroupCoordinator
-from echoless.coordinators.groups.deleted_topic import DeletedTopic
-from echoless.coordinators.groups.effects import (
-    Append,
+from echoless.coordinators.effects import (
+    AppendRecords,
     CancelTimer,
-    Effect,
-    GroupRecord,
-    Note,
+    LogLine,
     Reply,
     SetTimer,
-    TimerKey,
+    StateRecord,
 )
-from echoless.coordinators.groups.events import (
+from echoless.coordinators.events import (
     Abandoned,
+    AppendCommitted,
     AppendFailed,
-    Committed,
-    Event,
     Now,
     Requested,
     TimerFired,
 )
+from echoless.coordinators.groups.answers import GroupAnswer
+from echoless.coordinators.groups.config import GroupCoordinatorConfig
+from echoless.coordinators.groups.consumer.topics import KnownTopics
+from echoless.coordinators.groups.coordinator import GroupCoordinator
+from echoless.coordinators.groups.deleted_topic import DeletedTopic
+from echoless.coordinators.groups.effects import GroupEffect, TimerKey
+from echoless.coordinators.groups.events import GroupEvent
 from echoless.coordinators.groups.requests import GroupRequest, JoinGroup, SyncGroup
 from echoless.protocol.errors import ErrorCode
 
@@ -40,13 +39,13 @@ RANGE = (("range", b"\x00\x01\x00\x00\x00\x01\x00\x01t"),)
 class Shell:
     """Carries out effects: appends commit at once, unless `holds_appends`."""
 
-    def __init__(self, config: GroupConfig | None = None) -> None:
-        self.config = config or GroupConfig()
+    def __init__(self, config: GroupCoordinatorConfig | None = None) -> None:
+        self.config = config or GroupCoordinatorConfig()
         self.ms = 0
         self.wall_skew_ms = 0
-        self.log: list[GroupRecord] = []
+        self.log: list[StateRecord] = []
         """The records that are committed."""
-        self.held: list[Append] = []
+        self.held: list[AppendRecords] = []
         """Appends that are neither committed nor refused."""
         self.holds_appends = False
         self.timers: dict[TimerKey, int] = {}
@@ -63,7 +62,7 @@ class Shell:
     def known_topics(self) -> KnownTopics | None:
         """The topics that members of the consumer protocol can subscribe to."""
 
-    def perform_other(self, effect: Effect) -> None:
+    def perform_other(self, effect: GroupEffect) -> None:
         """Carry out an effect that only the consumer protocol has."""
         raise AssertionError(effect)
 
@@ -87,13 +86,13 @@ class Shell:
         """The answer to a request that does not wait."""
         return self.answers[self.send(request)]
 
-    def step(self, event: Event) -> None:
+    def step(self, event: GroupEvent) -> None:
         self.perform(self.coordinator.step(event, self.now))
 
-    def perform(self, effects: Iterable[Effect]) -> None:
+    def perform(self, effects: Iterable[GroupEffect]) -> None:
         for effect in effects:
             match effect:
-                case Append():
+                case AppendRecords():
                     assert not self.held or self.held[-1].token < effect.token
                     self.held.append(effect)
                 case Reply():
@@ -103,7 +102,7 @@ class Shell:
                     self.timers[effect.key] = effect.at_ms
                 case CancelTimer():
                     self.timers.pop(effect.key, None)
-                case Note():
+                case LogLine():
                     self.notes.append(effect.message)
                 case _:
                     self.perform_other(effect)
@@ -118,7 +117,7 @@ class Shell:
         """Commit the oldest append."""
         append = self.held.pop(0)
         self.log += append.records
-        self.step(Committed(append.token))
+        self.step(AppendCommitted(append.token))
 
     def refuse(self, code: ErrorCode) -> None:
         """Refuse the oldest append; nothing of it is in the log."""
@@ -141,7 +140,7 @@ class Shell:
             self.step(AppendFailed(append.token, ErrorCode.REQUEST_TIMED_OUT, may_commit=True))
             check()
             self.log += append.records
-            self.step(Committed(append.token))
+            self.step(AppendCommitted(append.token))
 
     def abandon(self, reply_id: int) -> None:
         self.step(Abandoned(reply_id))

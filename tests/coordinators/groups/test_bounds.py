@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from echoless.coordinators.groups.config import GroupConfig
+from echoless.coordinators.effects import AppendRecords
+from echoless.coordinators.groups.config import GroupCoordinatorConfig
 from echoless.coordinators.groups.coordinator import GroupCoordinator
 from echoless.coordinators.groups.deleted_topic import DeletedTopic
-from echoless.coordinators.groups.effects import Append
 from echoless.coordinators.groups.requests import (
     CommittedPartition,
     DeleteGroup,
@@ -59,7 +59,7 @@ def test_a_join_that_is_too_large_is_refused(fields, answered):
 
 def test_ids_that_are_handed_out_are_bounded():
     """A client that only ever asks for ids gets as many as the group may have members; they expire."""
-    shell = Shell(GroupConfig(group_max_size=3))
+    shell = Shell(GroupCoordinatorConfig(group_max_size=3))
     codes = [refused(shell) for _ in range(5)]
     assert codes == [ErrorCode.MEMBER_ID_REQUIRED] * 3 + [ErrorCode.GROUP_MAX_SIZE_REACHED] * 2
     shell.pass_time(10_000)
@@ -69,7 +69,7 @@ def test_ids_that_are_handed_out_are_bounded():
 
 def test_members_of_all_groups_together_are_bounded():
     """Many groups of few members each are no way around the bound; members that leave make room."""
-    shell = Shell(GroupConfig(members_max=2))
+    shell = Shell(GroupCoordinatorConfig(members_max=2))
     for group_id in ("a", "b"):
         shell.join(group_id=group_id, requires_known_member_id=False)
     assert refused(shell, group_id="c") is ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -80,7 +80,9 @@ def test_members_of_all_groups_together_are_bounded():
 
 
 @pytest.mark.parametrize(
-    "config", [GroupConfig(group_bytes_max=250), GroupConfig(bytes_max=250)], ids=["group", "all"]
+    "config",
+    [GroupCoordinatorConfig(group_bytes_max=250), GroupCoordinatorConfig(bytes_max=250)],
+    ids=["group", "all"],
 )
 def test_metadata_of_all_members_together_is_bounded(config):
     """Metadata that a member replaces counts once; one more member of the same size does not fit."""
@@ -100,7 +102,7 @@ def test_metadata_of_all_members_together_is_bounded(config):
 
 def test_subscriptions_of_the_consumer_protocol_are_bounded():
     """Names take memory besides their characters; those that a member changes later count as well."""
-    shell = ConsumerShell(GroupConfig(bytes_max=20_000))
+    shell = ConsumerShell(GroupCoordinatorConfig(bytes_max=20_000))
     names = tuple(f"{n:04}" for n in range(1_000))
     assert shell.code("m1", 0, topics=names) is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert shell.code("m1", 0, topics=("t",)) is ErrorCode.NONE
@@ -154,7 +156,7 @@ def test_a_change_that_does_not_fit_a_batch_is_refused_with_the_remedy():
 
 def test_groups_are_bounded():
     """One that exists is served; a new one is refused, by Join and by Commit."""
-    shell = Shell(GroupConfig(groups_max=2))
+    shell = Shell(GroupCoordinatorConfig(groups_max=2))
     assert commit(shell, "a", ("t", 0)) == commit(shell, "b", ("t", 0)) == (ErrorCode.NONE,)
     assert commit(shell, "c", ("t", 0)) == (ErrorCode.POLICY_VIOLATION,)
     assert refused(shell, group_id="c") is ErrorCode.POLICY_VIOLATION
@@ -177,7 +179,7 @@ def test_reads_and_refused_requests_make_no_group():
 
 @pytest.mark.parametrize(
     "config",
-    [GroupConfig(group_bytes_max=1_000), GroupConfig(bytes_max=1_000)],
+    [GroupCoordinatorConfig(group_bytes_max=1_000), GroupCoordinatorConfig(bytes_max=1_000)],
     ids=["group", "all"],
 )
 def test_an_assignment_that_is_too_large_is_not_stored(config):
@@ -202,11 +204,11 @@ def assign(shell: Shell, group_id: str, size: int) -> tuple[str, ErrorCode]:
 
 def test_assignments_of_all_groups_together_are_bounded():
     """Those in the log are loaded even if they are too many, and count; a member that leaves makes room."""
-    shell = Shell(GroupConfig(bytes_max=1_000))
+    shell = Shell(GroupCoordinatorConfig(bytes_max=1_000))
     leader, code = assign(shell, "a", 900)
     assert code is ErrorCode.NONE
     assert assign(shell, "b", 900)[1] is ErrorCode.GROUP_MAX_SIZE_REACHED
-    shell.config = GroupConfig(bytes_max=500)
+    shell.config = GroupCoordinatorConfig(bytes_max=500)
     shell.load()
     assert leader in shell.live["a"].members
     assert refused(shell, group_id="c", requires_known_member_id=False) is (
@@ -224,11 +226,11 @@ def commit_metadata(shell: Shell, partition: int, metadata: str) -> ErrorCode:
 
 def test_the_metadata_of_all_offsets_together_is_bounded():
     """Metadata that is replaced makes room for the new, and an offset without metadata is always taken."""
-    shell = Shell(GroupConfig(bytes_max=1_000))
+    shell = Shell(GroupCoordinatorConfig(bytes_max=1_000))
     assert commit_metadata(shell, 0, "x" * 900) is ErrorCode.NONE
     assert commit_metadata(shell, 1, "x" * 900) is ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert commit_metadata(shell, 0, "y" * 1_000) is ErrorCode.NONE
-    shell.config = GroupConfig(bytes_max=500)
+    shell.config = GroupCoordinatorConfig(bytes_max=500)
     shell.load()
     assert commit_metadata(shell, 1, "x") is ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert commit_metadata(shell, 1, "") is ErrorCode.NONE
@@ -241,7 +243,7 @@ def test_the_metadata_of_all_offsets_together_is_bounded():
 
 def test_what_is_being_stored_counts():
     """Commits that are not committed yet, as while followers are slow, are held like those that are."""
-    shell = Shell(GroupConfig(bytes_max=1_000))
+    shell = Shell(GroupCoordinatorConfig(bytes_max=1_000))
     shell.holds_appends = True
     partitions = (CommittedPartition("t", 0, 1, -1, "x" * 900),)
     first, second = (shell.send(OffsetCommit(one, -1, "", None, partitions)) for one in "ab")
@@ -254,7 +256,11 @@ def test_what_is_being_stored_counts():
 
 @pytest.mark.parametrize(
     "config",
-    [GroupConfig(groups_max=1), GroupConfig(members_max=1), GroupConfig(bytes_max=20)],
+    [
+        GroupCoordinatorConfig(groups_max=1),
+        GroupCoordinatorConfig(members_max=1),
+        GroupCoordinatorConfig(bytes_max=20),
+    ],
     ids=["groups", "members", "bytes"],
 )
 def test_the_coordinators_of_a_broker_share_the_bounds(config):
@@ -280,13 +286,13 @@ def test_expiry_and_forgetting_go_in_slices():
     topic = DeletedTopic("t", shell.now.wall_ms)
     sizes = []
     for effects in shell.coordinator.forget_topic(topic, shell.now):
-        sizes.append(sum(len(one.records) for one in effects if isinstance(one, Append)))
+        sizes.append(sum(len(one.records) for one in effects if isinstance(one, AppendRecords)))
         shell.perform(effects)
     assert sizes == [1_000, 1_000, 500, 1]
     shell.wall_skew_ms = 8 * DAY_MS
     sizes = []
     for effects in shell.coordinator.expire_offsets(shell.now):
-        sizes.append(sum(len(one.records) for one in effects if isinstance(one, Append)))
+        sizes.append(sum(len(one.records) for one in effects if isinstance(one, AppendRecords)))
         shell.perform(effects)
     assert max(sizes) == 1_000
     assert shell.coordinator._groups.durable.groups == {}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from echoless.coordinators.groups.config import GroupConfig
+from echoless.coordinators.events import AppendCommitted, AppendFailed, TimerFired
+from echoless.coordinators.groups.config import GroupCoordinatorConfig
 from echoless.coordinators.groups.consumer import assignment
 from echoless.coordinators.groups.consumer.assignors import assigned_at_once
 from echoless.coordinators.groups.consumer.assignors.inputs import AssignedTopic, Subscriber
 from echoless.coordinators.groups.effects import TimerKind
-from echoless.coordinators.groups.events import AppendFailed, Committed, TimerFired
 from echoless.coordinators.groups.requests import (
     CommittedPartition,
     DeleteGroup,
@@ -511,7 +511,7 @@ def test_members_that_wait_for_topics_are_answered_when_the_group_is_deleted(she
 
 def test_all_members_that_wait_for_topics_are_answered_when_none_may_join():
     """More than one turn takes."""
-    shell = ConsumerShell(GroupConfig(members_max=0))
+    shell = ConsumerShell(GroupCoordinatorConfig(members_max=0))
     shell.holds_regexes = True
     requests = [shell.heartbeat_request(f"m{n}", 0, topic_regex="t") for n in range(150)]
     waiting = [shell.send(one) for one in requests]
@@ -556,7 +556,7 @@ def test_a_join_whose_answer_was_lost_is_answered_again(shell):
 
 def test_a_full_group_takes_no_more_members():
     """Those that it has are answered."""
-    shell = ConsumerShell(GroupConfig(group_consumer_max_size=1))
+    shell = ConsumerShell(GroupCoordinatorConfig(group_consumer_max_size=1))
     shell.beat("m1", 0)
     assert shell.code("m2", 0) == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert shell.code("m1", 1) == 0
@@ -612,7 +612,7 @@ def test_a_change_in_doubt_is_waited_for(pair):
     assert pair.code("m1", 2) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     pair.log += append.records
     pair.holds_appends = False
-    pair.step(Committed(append.token))
+    pair.step(AppendCommitted(append.token))
     assert pair.assigned().keys() == {"m1", "m2", "m3"}
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from echoless.coordinators.events import AppendCommitted, AppendFailed
 from echoless.coordinators.groups.answers import refusal
-from echoless.coordinators.groups.events import AppendFailed, Committed
 from echoless.coordinators.groups.requests import Heartbeat, LeaveGroup, LeavingMember, SyncGroup
 from echoless.protocol.errors import ErrorCode
 from tests.coordinators.groups.shell import Shell
@@ -271,7 +271,7 @@ def test_an_assignment_that_times_out_and_is_committed_all_the_same_is_no_assign
     shell.step(AppendFailed(append.token, ErrorCode.REQUEST_TIMED_OUT, may_commit=True))
     assert code(shell, sync) is ErrorCode.REBALANCE_IN_PROGRESS
     shell.log += append.records
-    shell.step(Committed(append.token))
+    shell.step(AppendCommitted(append.token))
     assert shell.state() == "PreparingRebalance"
     assert not shell.held
     assert heartbeat(shell, follower, 1) is ErrorCode.REBALANCE_IN_PROGRESS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from echoless.coordinators.groups.config import GroupConfig
-from echoless.coordinators.groups.events import TimerFired
+from echoless.coordinators.events import TimerFired
+from echoless.coordinators.groups.config import GroupCoordinatorConfig
 from echoless.coordinators.groups.requests import Heartbeat, LeaveGroup, LeavingMember
 from echoless.protocol.errors import ErrorCode
 from tests.coordinators.groups.shell import RANGE, Shell
@@ -145,7 +145,7 @@ def test_vector_10_the_session_timeout_is_bounded(shell, session_timeout_ms):
 
 def test_vector_11_a_full_group_takes_no_one(shell):
     """Stable, 2 of at most 2; Join without an id: 81, and no id."""
-    shell = Shell(GroupConfig(group_max_size=2))
+    shell = Shell(GroupCoordinatorConfig(group_max_size=2))
     shell.stable(2)
     answer = shell.answers[shell.join()]
     assert (answer.error_code, answer.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
@@ -314,7 +314,7 @@ def test_a_protocol_is_chosen_by_votes_and_the_leader_decides_a_tie(shell):
 def test_absent_static_members_with_a_tiny_timeout_do_not_keep_the_timer_busy(shell):
     """Preparing, only static members, none of which waits, rebalance timeout 1 ms: the timer is set a second ahead."""
     patient = {"session_timeout_ms": 1_800_000, "rebalance_timeout_ms": 1}
-    shell = Shell(GroupConfig(group_initial_rebalance_delay_ms=0))
+    shell = Shell(GroupCoordinatorConfig(group_initial_rebalance_delay_ms=0))
     join = shell.join(**static("i", **patient))
     shell.pass_time(0)
     member_id = shell.answers[join].member_id

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from echoless.coordinators.groups.effects import GroupRecord
+from echoless.coordinators.effects import StateRecord
 from echoless.protocol.errors import DecodeError
 from echoless.protocol.state_records.group_keys import (
     CurrentKey,
@@ -36,7 +36,7 @@ def place_of(shell: ConsumerShell, kind: type) -> int:
 def test_a_value_that_cannot_be_read_ends_the_loading(shell, kind, value):
     """A newer version, or bytes that end too soon: what the record replaces is out of date. Its type is named."""
     place = place_of(shell, kind)
-    shell.log[place] = GroupRecord(shell.log[place].key, value)
+    shell.log[place] = StateRecord(shell.log[place].key, value)
     with pytest.raises(
         DecodeError, match=rf"^type \d, {kind.__name__}\(group_id='g'.*cannot be read: "
     ):
@@ -47,7 +47,7 @@ def test_an_offset_of_a_newer_version_ends_the_loading(shell):
     """The older offset would be served: records would be read a second time."""
     key = b"\x00\x01\x00\x01g\x00\x01t\x00\x00\x00\x05"
     assert read_key(key) == OffsetKey("g", "t", 5)
-    shell.log.append(GroupRecord(key, struct.pack(">hq", 5, 1)))
+    shell.log.append(StateRecord(key, struct.pack(">hq", 5, 1)))
     with pytest.raises(DecodeError, match=r"type 1, OffsetKey.*a committed offset of version 5"):
         shell.load()
 
@@ -55,7 +55,7 @@ def test_an_offset_of_a_newer_version_ends_the_loading(shell):
 @pytest.mark.parametrize("key", [b"", b"\x00", b"\x00\x08\x00\x01", b"\x00\x01\x00\x09g"])
 def test_a_key_that_cannot_be_read_ends_the_loading(shell, key):
     """No one can say which group it concerns."""
-    shell.log.append(GroupRecord(key, b""))
+    shell.log.append(StateRecord(key, b""))
     with pytest.raises(DecodeError, match=rf"its key \({len(key)} bytes\) cannot be read"):
         shell.load()
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from echoless.coordinators.events import AppendCommitted, AppendFailed
 from echoless.coordinators.groups.answers import NO_OFFSET
-from echoless.coordinators.groups.config import GroupConfig
-from echoless.coordinators.groups.events import AppendFailed, Committed
+from echoless.coordinators.groups.config import GroupCoordinatorConfig
 from echoless.coordinators.groups.requests import (
     CommittedPartition,
     DeleteGroup,
@@ -158,7 +158,7 @@ def test_vector_42_metadata_that_is_too_long_fails_its_partition_alone(shell):
 
 def test_metadata_that_no_record_can_hold_is_refused():
     """Whatever `offset.metadata.max.bytes` says: a string of a record has at most 32,767 bytes."""
-    shell = Shell(GroupConfig(offset_metadata_max_bytes=100_000))
+    shell = Shell(GroupCoordinatorConfig(offset_metadata_max_bytes=100_000))
     for metadata, answered in (
         ("é" * 16_383, ErrorCode.NONE),
         ("é" * 16_384, ErrorCode.OFFSET_METADATA_TOO_LARGE),
@@ -458,13 +458,13 @@ def test_a_commit_that_timed_out_may_still_be_committed(shell):
     assert shell.answers[reply_id].error_codes == (ErrorCode.REQUEST_TIMED_OUT,)
     assert fetched(shell, require_stable=True) == {("t", 0): ErrorCode.UNSTABLE_OFFSET_COMMIT}
     shell.log += append.records
-    shell.step(Committed(append.token))
+    shell.step(AppendCommitted(append.token))
     assert fetched(shell, require_stable=True) == {("t", 0): 6}
 
 
 def test_too_many_partitions_in_one_commit_are_refused():
     """A commit is one batch, and one step."""
-    shell = Shell(GroupConfig(commit_partitions_max=2))
+    shell = Shell(GroupCoordinatorConfig(commit_partitions_max=2))
     partitions = tuple(CommittedPartition("t", index, 1) for index in range(3))
     answer = shell.ask(commit_request(partitions=partitions))
     assert answer.error_codes == (ErrorCode.INVALID_COMMIT_OFFSET_SIZE,) * 3
