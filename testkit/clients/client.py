@@ -12,6 +12,10 @@ from typing import Final, NamedTuple, Protocol
 
 REQUEST_TIMEOUT_MS: Final = 1000
 """How long a producer waits for an answer before it retries; no client accepts less."""
+PATIENT_REQUEST_TIMEOUT_MS: Final = 45_000
+"""The same of a patient producer, longer than a scenario waits for anything: only the end of its
+connection makes it retry.
+"""
 WAIT_S: Final = 20.0
 PASSWORD: Final = "correct-horse"  # noqa: S105 - of users who exist for one test
 
@@ -64,10 +68,13 @@ class Client(Protocol):
     It then continues to use a connection on which an answer is overdue.
     """
 
-    def open(self, bootstrap_servers: str, user: str | None = None) -> None:
+    def open(
+        self, bootstrap_servers: str, user: str | None = None, *, is_patient: bool = False
+    ) -> None:
         """Opens a new producer, which gets its own producer id when it sends.
 
-        If the brokers ask for a log-in, it is that of `user`, by PLAIN with `PASSWORD`.
+        If the brokers ask for a log-in, it is that of `user`, by PLAIN with `PASSWORD`. A patient
+        producer waits for its answers as long as the connection lasts.
         """
         ...
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from echoless.testkit.clients.client import (
     PASSWORD,
+    PATIENT_REQUEST_TIMEOUT_MS,
     REQUEST_TIMEOUT_MS,
     WAIT_S,
     Acknowledgement,
@@ -60,13 +61,15 @@ class Driver:
         threading.Thread(target=self._read, daemon=True).start()
         self.version = str(self._await("ready", _START_TIMEOUT_S)["version"])
 
-    def open(self, bootstrap_servers: str, user: str | None = None) -> None:
+    def open(
+        self, bootstrap_servers: str, user: str | None = None, *, is_patient: bool = False
+    ) -> None:
         """Opens a new producer. Closes the one before."""
         if self._is_open:
             self.close()
         options = {
             "bootstrap": bootstrap_servers,
-            "request_timeout_ms": REQUEST_TIMEOUT_MS,
+            "request_timeout_ms": PATIENT_REQUEST_TIMEOUT_MS if is_patient else REQUEST_TIMEOUT_MS,
             "linger_ms": _LINGER_MS,
             "delivery_timeout_ms": _DELIVERY_TIMEOUT_MS,
         }

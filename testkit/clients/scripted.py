@@ -53,8 +53,14 @@ class Scripted:
         self._open: list[Batch] = []
         """Batches sent and not acknowledged, oldest first."""
 
-    def open(self, bootstrap_servers: str, user: str | None = None) -> None:
-        """Opens a producer with a new id; setting `identity` afterwards makes it another's."""
+    def open(
+        self, bootstrap_servers: str, user: str | None = None, *, is_patient: bool = False
+    ) -> None:
+        """Opens a producer with a new id; setting `identity` afterwards makes it another's.
+
+        `is_patient` changes nothing: it looks for answers, and resends, only in `wait`.
+        """
+        del is_patient
         self._security = NO_SECURITY
         if user is not None:
             login = Login(mechanism=Mechanism.PLAIN, user=user, password=PASSWORD)

@@ -23,7 +23,7 @@ _IDS_EACH: Final = 100
 
 def _play_restored_snapshot(stage: Stage) -> None:
     stage.create_topic(segment_bytes=_SEGMENT_BYTES)
-    stage.begin()
+    stage.begin(is_patient=True)
     stage.say("A to E are stored, a new segment begins between them, and no answer arrives")
     with stage.lost_answers(times=1_000_000):
         stage.send_unanswered(A, B, C, D, E)
@@ -59,7 +59,7 @@ def _play_follower_promoted(stage: Stage) -> None:
 def _play_promoted_by_log(stage: Stage) -> None:
     """Plays without state transfer: the follower learns the producer from the batches themselves."""
     stage.create_topic("-by-log")
-    stage.begin()
+    stage.begin(is_patient=True)
     leader = stage.leader()
     stage.say(f"A to E are stored on both brokers, the answers lost; broker {leader} is killed")
     with stage.lost_answers(times=1_000_000):

@@ -91,13 +91,14 @@ class Stage:
 
     # --- the producer
 
-    def open(self) -> None:
+    def open(self, *, is_patient: bool = False) -> None:
         """Opens a producer with its own id."""
-        self.client.open(self.servers.bootstrap_servers, self.servers.user)
+        servers = self.servers
+        self.client.open(servers.bootstrap_servers, servers.user, is_patient=is_patient)
 
-    def begin(self) -> None:
+    def begin(self, *, is_patient: bool = False) -> None:
         """Opens a producer that has stored records 0 to 113, so that batch A begins at 114."""
-        self.open()
+        self.open(is_patient=is_patient)
         self.send(PRELUDE)
         self.wait()
         self.recorder.leave_out(self.topic)
@@ -116,14 +117,28 @@ class Stage:
     def send_unanswered(self, *spans: Span) -> None:
         """Sends batches whose answers do not come; returns when the leader's log has them.
 
-        A producer that does not fill the window sends the first; the others wait with it.
+        A producer that does not fill the window sends the first; the others wait with it. Several
+        need a patient producer: once the first request times out, a Java client resends that one
+        batch until it is answered, and sends none of the later ones meanwhile. One that has made
+        two batches of a span keeps the last to itself: it has as many in flight as it sends
+        unanswered.
         """
+        before = self._append_count()
         for span in spans[: None if self.fills_window else 1]:
             self.client.send(self.topic, 0, span.numbers)
-            end = span.last + 1
-            self.wait_until(f"{span} is in the log", lambda end=end: self._log_end() >= end)  # type: ignore[misc]
+
+            def is_stored(end: int = span.last + 1) -> bool:
+                in_flight = self._append_count() - before
+                return self._log_end() >= end or in_flight >= self.client.batches_under_way
+
+            self.wait_until(f"{span} is in the log", is_stored)
         if not self.fills_window:
             self._waiting += spans[1:]
+
+    def _append_count(self) -> int:
+        """The number of batches appended to the topic so far."""
+        decisions = self.decisions()
+        return sum(one["topic"] == self.topic and one["decision"] == "append" for one in decisions)
 
     def _await_sight(self, span: Span) -> None:
         """Keeps a client from making one batch of two; the broker may have lost the first."""

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
+from echoless.testkit.clients import driver
+from echoless.testkit.clients.client import REQUEST_TIMEOUT_MS
 from echoless.testkit.clients.programs import PROGRAMS
 from echoless.testkit.scenarios.catalogue import SCENARIOS
 from echoless.testkit.scenarios.everything import Runs, play_all
 from echoless.testkit.scenarios.page import read_verdicts, render_verdicts
 from echoless.testkit.scenarios.parts import CLIENTS, LIMITATIONS, NO_PART, SCRIPTED
+from echoless.testkit.scenarios.run import new_client, run
+from echoless.testkit.scenarios.servers import Servers
+from echoless.testkit.scenarios.stage import Stage
 from tests.testkit.tools import NAMES, ZOOKEEPER
 from tests.toolchain import require
 
@@ -36,6 +42,39 @@ _PARTS = [
 def test_a_scenario_ends_as_it_must(runs: Runs, scenario: str, client: str) -> None:
     """The log holds what it should, or what this client is known to make of it."""
     assert runs[scenario, client].problem is None
+
+
+@pytest.fixture
+def slow_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine so busy that five batches take longer than a client waits for one answer."""
+    look = Stage._log_end
+
+    def look_late(stage: Stage) -> int:
+        time.sleep(REQUEST_TIMEOUT_MS / 1000 / 3)
+        return look(stage)
+
+    monkeypatch.setattr(Stage, "_log_end", look_late)
+
+
+@pytest.fixture
+def split_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine so busy that the client sends the first records of a batch before it has the last."""
+    monkeypatch.setattr(driver, "_LINGER_MS", 0)
+
+
+@pytest.mark.clients
+@pytest.mark.slow
+@pytest.mark.parametrize("business", ["slow_stage", "split_batches"])
+def test_a_busy_machine_keeps_no_batch_back(business: str, request: pytest.FixtureRequest) -> None:
+    """A client that has all its answers lost still sends all the batches that the play waits for."""
+    require("java", *NAMES)
+    request.getfixturevalue(business)
+    scenario, client = SCENARIOS["restored-snapshot"], new_client("java-4")
+    try:
+        with Servers(scenario.brokers, scenario.settings, scenario.users) as servers:
+            assert run(scenario, client, servers).problem is None
+    finally:
+        client.end()
 
 
 @pytest.mark.clients
