@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.differential.differences import NAMES
-from tests.group_oracle.differences import NAMES as NAMES_OF_GROUPS
+from tests.oracle.scripts import SCRIPTS
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
@@ -140,7 +139,8 @@ def test_every_named_difference_is_explained() -> None:
         for line in prose(ROOT / "docs/differences.md").splitlines()
         for cell in re.split("[|;]", line)
     }
-    assert {*NAMES, *NAMES_OF_GROUPS} - cells == set()
+    names = {name for script in SCRIPTS.values() for name in script.differences}
+    assert names - cells == set()
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -81,7 +81,7 @@ _OWN_TOOLS = (
     debian_program("openssl", "openssl", used_by="the tests of TLS with ZooKeeper"),
     Tool(
         name="kafka",
-        used_by="the differential tests and every other test marked `kafka`",
+        used_by="the oracle and every other test marked `kafka`",
         is_present=lambda: KafkaVersion.V3_9.is_there,
         prepare=_fetch_kafka_jars,
         needs=("java", "mvn"),

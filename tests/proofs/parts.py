@@ -91,22 +91,34 @@ def _simulated(seconds: float, seed: int, kind: Kind, names: Mapping[str, str]) 
 
 def oracle(seconds: float, seed: int) -> Outcome:
     """The same random produce requests to Apache Kafka and to Echoless, every answer compared."""
-    from tests.differential.pair import contest
+    return _compared(seconds, seed, "producers", _HISTORIES_AT_ONCE)
 
-    outcome = Outcome()
-    with contest(seed) as brokers:
+
+def group_oracle(seconds: float, seed: int) -> Outcome:
+    """The same of classic groups."""
+    return _compared(seconds, seed, "groups", _GROUP_HISTORIES_AT_ONCE)
+
+
+def consumer_oracle(seconds: float, seed: int) -> Outcome:
+    """The same of the consumer protocol."""
+    return _compared(seconds, seed, "consumers", _GROUP_HISTORIES_AT_ONCE)
+
+
+def _compared(seconds: float, seed: int, name: str, histories_at_once: int) -> Outcome:
+    """Play histories of one script of the oracle."""
+    from tests.oracle.contest import contest
+    from tests.oracle.report import Report
+    from tests.oracle.scripts import SCRIPTS
+
+    outcome, report = Outcome(), Report()
+    with contest(SCRIPTS[name]) as both:
         for number in _while(seconds):
-            first = number * _HISTORIES_AT_ONCE
-            report = brokers.run(range(first, first + _HISTORIES_AT_ONCE))
-    outcome.figures.update(
-        {
-            "histories": report.histories,
-            "answers compared": report.answers_compared,
-            "answers that differ for a named reason": report.counts.total(),
-            "histories with a difference without a name": len(report.failures),
-        }
-    )
-    outcome.problems += [str(failure) for failure in report.failures]
+            first = number * histories_at_once
+            report.include(both.run(range(first, first + histories_at_once), [seed]))
+    outcome.figures.update(report.figures)
+    outcome.figures["answers that differ for a named reason"] = report.counts.total()
+    outcome.figures["histories with a difference without a name"] = len(report.failures)
+    outcome.problems += map(str, report.failures)
     return outcome
 
 
@@ -191,50 +203,6 @@ def groups(seconds: float, seed: int) -> Outcome:
         options = Options(casts=casts, seed=seed + number, seconds=seconds / 2)
         with _directory("groups", outcome) as directory:
             outcome.add(Run(options, directory).run())
-    return outcome
-
-
-def group_oracle(seconds: float, seed: int) -> Outcome:
-    """The same random requests about groups to Apache Kafka and to Echoless, every answer compared."""
-    from tests.group_oracle.run import contest
-
-    outcome = Outcome()
-    with contest() as both:
-        for number in _while(seconds):
-            first = number * _GROUP_HISTORIES_AT_ONCE
-            report = both.run(seed, range(first, first + _GROUP_HISTORIES_AT_ONCE))
-    outcome.figures.update(
-        {
-            "histories": report.histories,
-            "histories too slow to judge": report.too_slow,
-            "answers compared": report.answers_compared,
-            "members that were forgotten": report.expiries,
-            "answers that differ for a named reason": report.counts.total(),
-            "histories with a difference without a name": len(report.failures),
-        }
-    )
-    outcome.problems += report.failures
-    return outcome
-
-
-def consumer_oracle(seconds: float, seed: int) -> Outcome:
-    """The same of the consumer protocol."""
-    from tests.consumer_oracle.play import contest
-
-    outcome = Outcome()
-    with contest() as both:
-        for number in _while(seconds):
-            first = number * _GROUP_HISTORIES_AT_ONCE
-            report = both.run(seed, range(first, first + _GROUP_HISTORIES_AT_ONCE))
-    outcome.figures.update(
-        {
-            "histories": report.histories,
-            "answers compared": report.answers_compared,
-            "answers that differ for a named reason": report.counts.total(),
-            "histories with a difference without a name": len(report.failures),
-        }
-    )
-    outcome.problems += report.failures
     return outcome
 
 
