@@ -25,7 +25,7 @@ from echoless.storage.compaction.plan import CompactionRules
 from echoless.storage.compaction.swap import Cleaned
 from echoless.storage.log import Log
 from echoless.storage.log_config import LogConfig
-from echoless.storage.opening import Opening
+from echoless.storage.opening import LogOpening
 from echoless.storage.os_file_system import OsFileSystem
 
 
@@ -52,7 +52,9 @@ def measure_pass(directory: Path, megabytes: int) -> None:
     rules = CompactionRules(min_dirty_ratio=0.0)
     config = LogConfig(segment_bytes=16 << 20, is_compacted=True, compaction_rules=rules)
     log = Log.open(
-        Opening(directory=str(directory), config=config, fs=OsFileSystem(), now_ms=0, is_new=True)
+        LogOpening(
+            directory=str(directory), config=config, fs=OsFileSystem(), now_ms=0, is_new=True
+        )
     )
     rng = random.Random(7)
     while log.size_bytes < megabytes * MEGABYTE:

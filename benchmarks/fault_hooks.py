@@ -26,7 +26,7 @@ from echoless.broker.assembly import new_broker
 from echoless.broker.config.loading import Address, Config, LogFlush
 from echoless.broker.decisions.decisions import Decisions
 from echoless.broker.environment import Environment, this_machine
-from echoless.broker.faults.faults import Faults
+from echoless.broker.faults.faults import FaultInjection
 from echoless.broker.handlers.dispatch import KafkaDispatcher
 from echoless.broker.metadata.topic import NewTopic
 from echoless.broker.network.connection import Connection
@@ -45,7 +45,7 @@ _MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """Files in memory: disk time is not the question."""
 
 
-class _Bypassed(Faults):
+class _Bypassed(FaultInjection):
     """Leaves the broker's files and peers unwrapped."""
 
     def __init__(self, config: Config, environment: Environment, decisions: Decisions) -> None:
@@ -111,7 +111,7 @@ class _Candidate:
 
     def __init__(self, directory: Path, log_flush: LogFlush, *, has_hooks: bool) -> None:
         config = Config(data_dir=str(directory), log_flush=log_flush)
-        faults_class = Faults if has_hooks else _Bypassed
+        faults_class = FaultInjection if has_hooks else _Bypassed
         self._broker = new_broker(config, this_machine(), faults_class=faults_class)
         self._connection_class = Connection if has_hooks else _ConnectionBefore
         self._sequence = 0

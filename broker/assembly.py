@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from echoless.broker.broker import Broker, Wiring
-from echoless.broker.cluster.membership import Membership
+from echoless.broker.cluster.membership import ClusterMembership
 from echoless.broker.cluster.metadata_rows import MetadataRows
 from echoless.broker.cluster.stand_alone import StandAlone
 from echoless.broker.cluster.topics import Topics
@@ -25,7 +25,7 @@ from echoless.broker.config.loading import Config, LogFlush
 from echoless.broker.config.security import SecurityProtocol
 from echoless.broker.decisions.decisions import Decisions
 from echoless.broker.environment import Environment
-from echoless.broker.faults.faults import Faults
+from echoless.broker.faults.faults import FaultInjection
 from echoless.broker.groups.cluster_topics import ClusterTopics
 from echoless.broker.groups.groups import Groups
 from echoless.broker.handlers.dispatch import KafkaDispatcher
@@ -48,14 +48,14 @@ if TYPE_CHECKING:
     from echoless.broker.admin.server import AdminServer
     from echoless.broker.authentication.admin_tokens import Tokens
     from echoless.broker.authentication.session import Logins
-    from echoless.broker.authentication.tls import Tls
+    from echoless.broker.authentication.tls import BrokerTls
     from echoless.broker.network.tls_acceptor import TlsSettings
     from echoless.broker.replication.peers import Peers
     from echoless.protocol.native.admin_read import AdminRead
 
 
 def new_broker(
-    config: Config, environment: Environment, *, faults_class: type[Faults] = Faults
+    config: Config, environment: Environment, *, faults_class: type[FaultInjection] = FaultInjection
 ) -> Broker:
     """A broker that has not started. Its environment is the one that fault rules can break.
 
@@ -114,12 +114,12 @@ def new_admin_server(listener: socket.socket, broker: Broker) -> AdminServer:
     return AdminServer(listener, broker, _tls_settings(broker, ADMIN))
 
 
-def _new_tls(config: Config) -> Tls | None:
+def _new_tls(config: Config) -> BrokerTls | None:
     if not config.speaks_tls:
         return None
-    from echoless.broker.authentication.tls import Tls
+    from echoless.broker.authentication.tls import BrokerTls
 
-    return Tls(config)
+    return BrokerTls(config)
 
 
 def _new_logins(config: Config, metrics: Metrics) -> Logins | None:
@@ -155,7 +155,7 @@ def _guarded(dispatch: KafkaDispatcher, config: Config, listener: str) -> Dispat
     return SaslGate(dispatch)
 
 
-def _open_peers(config: Config, tls: Tls | None) -> Peers:
+def _open_peers(config: Config, tls: BrokerTls | None) -> Peers:
     """Connections to the native ports of other brokers, which speak what this one's does."""
     from echoless.broker.replication.peer_login import PeerLogin
     from echoless.broker.replication.peers import TcpPeers
@@ -174,7 +174,7 @@ def _tls_settings(broker: Broker, listener: str) -> TlsSettings | None:
     return broker.tls.settings(listener, is_sasl=protocol.is_sasl)
 
 
-def _new_membership(broker: Broker) -> Membership:
+def _new_membership(broker: Broker) -> ClusterMembership:
     if broker.config.zookeeper_hosts is None:
         alone = StandAlone(broker.tree, broker.registry, broker.config.broker_id)
         alone.on_session_lost(broker.lose_session)

@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from echoless.broker.clock import Clock
 from echoless.broker.cluster.agreed_cluster_id import agreed_cluster_id
-from echoless.broker.cluster.membership import Membership
+from echoless.broker.cluster.membership import ClusterMembership
 from echoless.broker.config.loading import Address, Config, LogFlush
 from echoless.broker.config.names import Authorizer, ProducerIdBinding
 from echoless.broker.config.topic import to_log_config
 from echoless.broker.decisions.decisions import Decisions
 from echoless.broker.environment import Environment
 from echoless.broker.essential_task import essential_task
-from echoless.broker.faults.faults import Faults
+from echoless.broker.faults.faults import FaultInjection
 from echoless.broker.groups.groups import Groups
 from echoless.broker.housekeeping import Housekeeping
 from echoless.broker.limited_log import LimitedLog
@@ -43,8 +43,8 @@ from echoless.broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswe
 from echoless.broker.partitions.cleaner import Cleaner
 from echoless.broker.partitions.disk_queue import in_thread
 from echoless.broker.partitions.flusher import Flusher
-from echoless.broker.partitions.held import Partitions
 from echoless.broker.partitions.partition import Partition
+from echoless.broker.partitions.partition_registry import PartitionRegistry
 from echoless.broker.partitions.scrubber import Scrubber
 from echoless.broker.partitions.topic_deletion import TopicDeletion
 from echoless.broker.quotas.quotas import Quotas
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from echoless.broker.authentication.admin_tokens import Tokens
     from echoless.broker.authentication.producer_binding import ProducerBinding
     from echoless.broker.authentication.session import Logins
-    from echoless.broker.authentication.tls import Tls
+    from echoless.broker.authentication.tls import BrokerTls
     from echoless.broker.authorization.access import Access
     from echoless.broker.tree.node_tree import NodeTree
     from echoless.storage.log_config import LogConfig
@@ -74,7 +74,7 @@ _FLUSH_INTERVAL_S: Final = 5.0
 class Wiring(NamedTuple):
     """Builders of the parts that depend on what a start has found (`assembly.py`)."""
 
-    new_membership: Callable[[Broker], Membership]
+    new_membership: Callable[[Broker], ClusterMembership]
     new_groups: Callable[[Broker], Groups]
     new_services: Callable[[Broker], Services]
 
@@ -84,11 +84,11 @@ class Broker:
 
     logs: LogDirectory
     registry: TopicRegistry
-    membership: Membership
+    membership: ClusterMembership
     clock: Clock
     producer_ids: ProducerIds
     tree: NodeTree
-    replicas: Partitions
+    replicas: PartitionRegistry
     topic_deletion: TopicDeletion
     housekeeping: Housekeeping
     groups: Groups
@@ -102,9 +102,9 @@ class Broker:
         *,
         metrics: Metrics,
         decisions: Decisions,
-        faults: Faults,
+        faults: FaultInjection,
         wiring: Wiring,
-        tls: Tls | None = None,
+        tls: BrokerTls | None = None,
         logins: Logins | None = None,
         admin_tokens: Tokens | None = None,
     ) -> None:
@@ -173,7 +173,7 @@ class Broker:
         await self._open_logs()
         self.metrics.recovered(log.recovery for log in self.logs.logs.values())
         await self._refuse_an_old_coordinator()
-        self.replicas = Partitions(
+        self.replicas = PartitionRegistry(
             self.config,
             self.logs,
             self.registry,

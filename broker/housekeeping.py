@@ -17,7 +17,7 @@ from typing import Final
 from echoless.broker.clock import Clock
 from echoless.broker.metrics import Metrics
 from echoless.broker.partitions.disk_queue import in_thread
-from echoless.broker.partitions.held import Partitions
+from echoless.broker.partitions.partition_registry import PartitionRegistry
 from echoless.broker.partitions.retention import remove_old_segments
 from echoless.storage.disk_work import RunAll
 from echoless.storage.file_system import StorageError
@@ -36,7 +36,7 @@ class Housekeeping:
     def __init__(
         self,
         logs: LogDirectory,
-        partitions: Partitions,
+        partitions: PartitionRegistry,
         clock: Clock,
         metrics: Metrics,
         *,
@@ -76,7 +76,7 @@ class Housekeeping:
         for key, partition in list(held.items()):
             if held.get(key) is not partition:
                 continue  # deleted meanwhile, with its files
-            partition.log.give_up_old_segments(
+            partition.log.retire_old_segments(
                 self._clock.trusted_wall_ms(), partition.high_watermark
             )
             # A slice at a time, with requests in between.

@@ -31,7 +31,7 @@ from echoless.storage.file_system import StorageError
 
 if TYPE_CHECKING:
     from echoless.broker.admin.server import AdminServer
-    from echoless.broker.authentication.tls import Tls
+    from echoless.broker.authentication.tls import BrokerTls
     from echoless.broker.broker import Broker
     from echoless.broker.faults.rule import RuleText
 
@@ -148,7 +148,7 @@ async def _start(config: Config, rules: Sequence[RuleText], broker: Broker) -> _
     return _Ports(servers, admin)
 
 
-def _follow_certificates(tls: Tls) -> None:
+def _follow_certificates(tls: BrokerTls) -> None:
     """Reads the files of TLS again when they change, and at once on SIGHUP."""
     essential_task(tls.watch(), "watch for new certificates")
 

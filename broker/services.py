@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from echoless.broker.clock import Clock
-from echoless.broker.cluster.membership import Membership
+from echoless.broker.cluster.membership import ClusterMembership
 from echoless.broker.cluster.metadata_rows import MetadataRows
 from echoless.broker.cluster.topics import Topics
 from echoless.broker.config.loading import Config
@@ -21,7 +21,7 @@ from echoless.broker.groups.groups import Groups
 from echoless.broker.metadata.producer_ids import ProducerIds
 from echoless.broker.metadata.topic_registry import TopicRegistry
 from echoless.broker.metrics import Metrics
-from echoless.broker.partitions.held import Partitions
+from echoless.broker.partitions.partition_registry import PartitionRegistry
 from echoless.broker.records.fetch import FetchParts
 from echoless.broker.records.produce import ProduceParts
 from echoless.broker.records.record_thread import RecordThread
@@ -40,12 +40,12 @@ class Services:
 
     config: Config
     cluster_id: str
-    cluster: Membership
+    cluster: ClusterMembership
     registry: TopicRegistry
     """All topics of the cluster, by name and by id."""
     topics: Topics
     """Creates, extends and deletes them."""
-    partitions: Partitions
+    partitions: PartitionRegistry
     """Those of which this broker holds a replica."""
     produce: ProduceParts
     fetch: FetchParts

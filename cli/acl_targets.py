@@ -18,10 +18,10 @@ from echoless.broker.environment import this_machine
 from echoless.broker.handlers.acl_binding import check_binding
 from echoless.broker.tree.embedded import TreeInUseError
 from echoless.broker.tree.node_tree import CoordinationError
-from echoless.cli.cluster import Cluster, check
+from echoless.cli.cluster import ClusterConnections, check
 from echoless.cli.coordinator_config import coordinator_config
 from echoless.cli.errors import CommandError
-from echoless.cli.options import Broker
+from echoless.cli.options import BrokerOptions
 from echoless.protocol.acl import (
     AclOperation,
     Binding,
@@ -51,7 +51,7 @@ class AclTarget(Protocol):
 class RunningCluster:
     """A cluster, through one of its brokers."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: BrokerOptions) -> None:
         self._broker = broker
 
     def find(self, wanted: BindingFilter) -> list[Binding]:
@@ -85,11 +85,11 @@ class RunningCluster:
         return [_binding(acl, acl) for acl in result.matching_acls]
 
     def _ask(self, api: str, fields: dict[str, Any]) -> Any:
-        with Cluster.open(self._broker) as cluster:
+        with ClusterConnections.open(self._broker) as cluster:
             return cluster.request(api, fields)
 
 
-class Coordinator:
+class CoordinatorTarget:
     """The coordinator, without a broker: that of a stopped stand-alone broker, or ZooKeeper."""
 
     def __init__(self, data_dir: str | None, coordinator: str | None) -> None:

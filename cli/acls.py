@@ -10,7 +10,7 @@ from echoless.cli.errors import CommandError
 from echoless.cli.option_groups import grouped
 from echoless.cli.options import Json
 from echoless.cli.output import counted, print_json, print_table
-from echoless.cli.places import Place
+from echoless.cli.places import TargetOptions
 
 if TYPE_CHECKING:
     from echoless.cli.acl_targets import AclTarget
@@ -56,7 +56,7 @@ def add(
     prefixed: Prefixed = False,
     deny: Deny = False,
     host: Host = None,
-    place: Place,
+    place: TargetOptions,
 ) -> None:
     """Allow a principal something, or deny it."""
     from echoless.protocol.acl import Binding, Entry, Permission, java_host
@@ -85,7 +85,7 @@ def list_acls(
     resource: Resource,
     principal: Principal = None,
     as_json: Json = False,
-    place: Place,
+    place: TargetOptions,
 ) -> None:
     """List ACLs: all, or those that are about a resource, prefixes and wildcards included."""
     from echoless.protocol.acl import MATCH, BindingFilter
@@ -114,7 +114,7 @@ def remove(
     prefixed: Prefixed = False,
     deny: Annotated[bool, typer.Option("--deny", help="Only those that deny.")] = False,
     host: Host = None,
-    place: Place,
+    place: TargetOptions,
 ) -> None:
     """Remove the ACLs of exactly this name or prefix, and of a principal, that the options describe."""
     pattern = _pattern(resource, prefixed=prefixed)
@@ -157,11 +157,11 @@ def _filter(
     )
 
 
-def _target(place: Place) -> AclTarget:
-    from echoless.cli.acl_targets import Coordinator, RunningCluster
+def _target(place: TargetOptions) -> AclTarget:
+    from echoless.cli.acl_targets import CoordinatorTarget, RunningCluster
 
     if place.is_coordinator:
-        return Coordinator(place.data_dir, place.coordinator)
+        return CoordinatorTarget(place.data_dir, place.coordinator)
     return RunningCluster(place.broker)
 
 

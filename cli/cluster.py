@@ -15,9 +15,9 @@ import typer
 
 from echoless.broker.config.values import parse_address
 from echoless.cli.errors import CommandError
-from echoless.cli.options import Broker
+from echoless.cli.options import BrokerOptions
 from echoless.client.command_config import command_security
-from echoless.client.connection import AuthenticationError, Connection, ConnectionFailedError
+from echoless.client.connection import AuthenticationError, BrokerConnection, ConnectionFailedError
 from echoless.client.security import NO_SECURITY, Security
 from echoless.client.security_options import SecurityOptionError
 
@@ -38,17 +38,17 @@ _HINTS: Final = {
 _ByTopic = dict[str, list[int]]
 
 
-class Cluster:
+class ClusterConnections:
     """Open connections to the brokers of one cluster. Use it in a `with` block."""
 
-    def __init__(self, bootstrap: Connection, security: Security = NO_SECURITY) -> None:
+    def __init__(self, bootstrap: BrokerConnection, security: Security = NO_SECURITY) -> None:
         self._bootstrap = bootstrap
         self._security = security
-        self._by_id: dict[int, Connection] = {}
+        self._by_id: dict[int, BrokerConnection] = {}
         self._addresses: dict[int, tuple[str, int]] = {}
 
     @classmethod
-    def open(cls, broker: Broker) -> Self:
+    def open(cls, broker: BrokerOptions) -> Self:
         """Connects to the first of the listed brokers that answers. Raises `CommandError`."""
         security = security_of(broker)
         failure = None
@@ -60,7 +60,7 @@ class Cluster:
                     f"--bootstrap-server: takes HOST:PORT[,HOST:PORT...], not {text!r}"
                 ) from None
             try:
-                connection = Connection.open(address.host, address.port, security=security)
+                connection = BrokerConnection.open(address.host, address.port, security=security)
                 return cls(connection, security)
             except AuthenticationError as error:
                 raise CommandError(str(error)) from error
@@ -115,10 +115,10 @@ class Cluster:
         """Sends a request to a broker that the last `metadata` named."""
         return _asked(self._broker(broker_id), api, fields)
 
-    def _broker(self, broker_id: int) -> Connection:
+    def _broker(self, broker_id: int) -> BrokerConnection:
         if broker_id not in self._by_id:
             try:
-                self._by_id[broker_id] = Connection.open(
+                self._by_id[broker_id] = BrokerConnection.open(
                     *self._addresses[broker_id], security=self._security
                 )
             except ConnectionFailedError as error:
@@ -138,7 +138,7 @@ class Cluster:
             connection.close()
 
 
-def security_of(broker: Broker) -> Security:
+def security_of(broker: BrokerOptions) -> Security:
     """How the command reaches brokers. May ask for a password. Raises `CommandError`."""
     try:
         return command_security(broker.command_config, _ask_password)
@@ -169,7 +169,7 @@ def check(code: Any, subject: str, message: str | None = None) -> None:
         raise CommandError(f"{subject}: {name}" + (f" ({'; '.join(said)})" if said else ""))
 
 
-def _asked(connection: Connection, api: str, fields: Mapping[str, Any]) -> Any:
+def _asked(connection: BrokerConnection, api: str, fields: Mapping[str, Any]) -> Any:
     try:
         return connection.request(api, fields)
     except ConnectionFailedError as error:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import typer
 
-from echoless.cli.options import ADMIN_DEFAULT, BOOTSTRAP_DEFAULT, Broker
+from echoless.cli.options import ADMIN_DEFAULT, BOOTSTRAP_DEFAULT, BrokerOptions
 
 _PATIENCE_S: Final = 2.0
 _INTERNAL: Final = "__"
@@ -54,25 +54,25 @@ def _asked(names: Callable[[], list[str]]) -> list[str]:
         return []
 
 
-def _topics(broker: Broker) -> list[str]:
-    from echoless.cli.cluster import Cluster
+def _topics(broker: BrokerOptions) -> list[str]:
+    from echoless.cli.cluster import ClusterConnections
 
-    with Cluster.open(broker) as cluster:
+    with ClusterConnections.open(broker) as cluster:
         return [str(topic.name) for topic in cluster.metadata().topics]
 
 
-def _groups(broker: Broker) -> list[str]:
-    from echoless.cli.cluster import Cluster
+def _groups(broker: BrokerOptions) -> list[str]:
+    from echoless.cli.cluster import ClusterConnections
     from echoless.cli.group_offsets import listed_groups
 
-    with Cluster.open(broker) as cluster:
+    with ClusterConnections.open(broker) as cluster:
         return [str(one["group"]) for one in listed_groups(cluster)]
 
 
-def _users(broker: Broker) -> list[str]:
-    from echoless.cli.cluster import Cluster
+def _users(broker: BrokerOptions) -> list[str]:
+    from echoless.cli.cluster import ClusterConnections
 
-    with Cluster.open(broker) as cluster:
+    with ClusterConnections.open(broker) as cluster:
         answer = cluster.request("describe_user_scram_credentials", {"users": None})
     return [str(row.user) for row in answer.results]
 
@@ -90,10 +90,10 @@ def _rules(ctx: typer.Context) -> list[str]:
     return [str(rule["name"]) for rule in admin.get("/faults")["rules"]]
 
 
-def _broker(ctx: typer.Context) -> Broker:
+def _broker(ctx: typer.Context) -> BrokerOptions:
     """The cluster that the options before, or the environment, name."""
     given = ctx.params
-    return Broker(
+    return BrokerOptions(
         _given(given, "bootstrap_server", "ECHOLESS_BOOTSTRAP_SERVER") or BOOTSTRAP_DEFAULT,
         _given(given, "command_config", "ECHOLESS_COMMAND_CONFIG"),
     )

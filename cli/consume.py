@@ -14,7 +14,7 @@ import typer
 from echoless.cli.completion import topic_names
 from echoless.cli.errors import CommandError
 from echoless.cli.option_groups import grouped
-from echoless.cli.options import Broker
+from echoless.cli.options import BrokerOptions
 
 
 @grouped
@@ -46,7 +46,7 @@ def consume(
     json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object per record, with all its fields.")
     ] = False,
-    broker: Broker,
+    broker: BrokerOptions,
 ) -> None:
     """Print the records of a topic."""
     from echoless.cli.consumption.consumer import Wanted, print_records

@@ -20,7 +20,7 @@ from echoless.cli.options import Json
 from echoless.cli.output import console, print_json, print_table
 
 if TYPE_CHECKING:
-    from echoless.cli.demonstration.run import Outcome
+    from echoless.cli.demonstration.run import DemoResult
     from echoless.testkit.faults import FaultRule, Faults
 
 _SEED: Final = 2
@@ -46,7 +46,7 @@ def demo(
         raise CommandError("idempotence did not hold; please report this with the output above")
 
 
-def _play(records: int, lose_every: int, progress: Progress) -> list[Outcome]:
+def _play(records: int, lose_every: int, progress: Progress) -> list[DemoResult]:
     """Both runs, one after the other, against one broker."""
     from echoless.cli.demonstration.run import PARTITIONS, DemoError, run
     from echoless.testkit.admin import Admin
@@ -105,7 +105,7 @@ def _progress() -> Progress:
     )
 
 
-def _show(outcomes: Sequence[Outcome]) -> None:
+def _show(outcomes: Sequence[DemoResult]) -> None:
     columns = ("", *_RUNS)
     values = [dataclasses.asdict(outcome) for outcome in outcomes]
     names = [name for name in values[0] if name != "idempotence"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from echoless.cli.cluster import Cluster, check
+from echoless.cli.cluster import ClusterConnections, check
 from echoless.cli.errors import CommandError
-from echoless.cli.group_targets import Target
+from echoless.cli.group_targets import OffsetTarget
 from echoless.cli.topic_description import EARLIEST, LATEST, offsets_at
 from echoless.protocol.consumer_assignment import assigned_partitions
 
@@ -23,7 +23,7 @@ Partition = tuple[str, int]
 Document = dict[str, Any]
 
 
-def listed_groups(cluster: Cluster) -> list[Document]:
+def listed_groups(cluster: ClusterConnections) -> list[Document]:
     """The groups that the brokers coordinate, by name."""
     cluster.metadata([])
     found = []
@@ -44,7 +44,7 @@ def listed_groups(cluster: Cluster) -> list[Document]:
     return sorted(found, key=lambda one: str(one["group"]))
 
 
-def coordinator_of(cluster: Cluster, group: str) -> int:
+def coordinator_of(cluster: ClusterConnections, group: str) -> int:
     """The broker that coordinates the group, to be asked after `metadata`. Raises `CommandError`."""
     fields = {"key_type": _GROUP_KEY, "coordinator_keys": [group]}
     (found,) = cluster.request("find_coordinator", fields).coordinators
@@ -52,7 +52,7 @@ def coordinator_of(cluster: Cluster, group: str) -> int:
     return int(found.node_id)
 
 
-def described_group(cluster: Cluster, group: str) -> Document:
+def described_group(cluster: ClusterConnections, group: str) -> Document:
     """The group with its members and partitions. Raises `CommandError` if there is none."""
     cluster.metadata([])
     coordinator = coordinator_of(cluster, group)
@@ -89,7 +89,9 @@ def described_group(cluster: Cluster, group: str) -> Document:
     }
 
 
-def _described_consumers(cluster: Cluster, coordinator: int, group: str) -> Document | None:
+def _described_consumers(
+    cluster: ClusterConnections, coordinator: int, group: str
+) -> Document | None:
     """The group if it is one of the consumer protocol."""
     fields = {"group_ids": [group], "include_authorized_operations": False}
     try:
@@ -138,7 +140,7 @@ def _named(assignment: Any) -> list[str]:
 
 
 def _partition_rows(
-    cluster: Cluster, committed: Mapping[Partition, int], owners: Mapping[Partition, str]
+    cluster: ClusterConnections, committed: Mapping[Partition, int], owners: Mapping[Partition, str]
 ) -> list[Document]:
     partitions = sorted({*committed, *owners})
     ends = _ends(cluster, {topic for topic, _ in partitions})
@@ -152,7 +154,7 @@ def _partition_rows(
     return rows
 
 
-def _ends(cluster: Cluster, names: set[str]) -> dict[Partition, int]:
+def _ends(cluster: ClusterConnections, names: set[str]) -> dict[Partition, int]:
     """The ends of topics; a deleted one has none."""
     if not names:
         return {}
@@ -160,7 +162,7 @@ def _ends(cluster: Cluster, names: set[str]) -> dict[Partition, int]:
     return offsets_at(cluster, topics, LATEST)
 
 
-def _committed(cluster: Cluster, coordinator: int, group: str) -> dict[Partition, int]:
+def _committed(cluster: ClusterConnections, coordinator: int, group: str) -> dict[Partition, int]:
     wanted = {"group_id": group, "member_id": None, "member_epoch": -1, "topics": None}
     fields = {"groups": [wanted], "require_stable": False}
     (found,) = cluster.request_to(coordinator, "offset_fetch", fields).groups
@@ -177,7 +179,10 @@ def _committed(cluster: Cluster, coordinator: int, group: str) -> dict[Partition
 
 
 def planned_moves(
-    cluster: Cluster, group: str, wanted: Mapping[str, set[int] | None], target: Target
+    cluster: ClusterConnections,
+    group: str,
+    wanted: Mapping[str, set[int] | None],
+    target: OffsetTarget,
 ) -> list[Document]:
     """The moves of all partitions, within what their logs hold. Raises `CommandError`."""
     topics = cluster.metadata(sorted(wanted)).topics
@@ -200,7 +205,7 @@ def planned_moves(
 class _Log:
     """The partitions' offsets, asked of their leaders once."""
 
-    def __init__(self, cluster: Cluster, topics: Any, target: Target) -> None:
+    def __init__(self, cluster: ClusterConnections, topics: Any, target: OffsetTarget) -> None:
         self._target = target
         self._starts = offsets_at(cluster, topics, EARLIEST)
         self._ends = offsets_at(cluster, topics, LATEST)
@@ -242,7 +247,7 @@ def _chosen(topics: Any, wanted: Mapping[str, set[int] | None]) -> list[Partitio
     return chosen
 
 
-def commit_moves(cluster: Cluster, group: str, moves: list[Document]) -> None:
+def commit_moves(cluster: ClusterConnections, group: str, moves: list[Document]) -> None:
     """Commits the new offsets. Raises `CommandError` while the group has members."""
     topics: dict[str, list[Document]] = {}
     for move in moves:

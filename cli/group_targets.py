@@ -8,34 +8,34 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from echoless.broker.config.values import duration
-from echoless.cli.consumption.starts import Start, read_start
+from echoless.cli.consumption.starts import StartPosition, read_start
 from echoless.cli.errors import CommandError
 
 _TOPIC: Final = re.compile(r"([^:]+)(?::(\d+(?:,\d+)*))?")
 _BACK: Final = duration(1)
 
 
-class Target(NamedTuple):
+class OffsetTarget(NamedTuple):
     """One of two: a place in the log, or a distance from what is committed."""
 
-    start: Start | None = None
+    start: StartPosition | None = None
     by: int | None = None
 
 
-def read_target(to: str | None, back: str | None, by: int | None) -> Target:
+def read_target(to: str | None, back: str | None, by: int | None) -> OffsetTarget:
     """Raises `CommandError` unless exactly one is given."""
     if sum(one is not None for one in (to, back, by)) != 1:
         raise CommandError("pass one of --to, --back and --by")
     if by is not None:
-        return Target(by=by)
+        return OffsetTarget(by=by)
     if to is not None:
-        return Target(read_start(to))
+        return OffsetTarget(read_start(to))
     assert back is not None
     try:
         back_ms = _BACK.read(back)
     except ValueError as error:
         raise CommandError(f"--back: {error}") from error
-    return Target(Start(timestamp_ms=int(time.time() * 1000) - back_ms))
+    return OffsetTarget(StartPosition(timestamp_ms=int(time.time() * 1000) - back_ms))
 
 
 def read_topics(texts: Sequence[str]) -> dict[str, set[int] | None]:

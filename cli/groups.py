@@ -9,7 +9,7 @@ import typer
 from echoless.cli.completion import group_names, topic_names
 from echoless.cli.errors import CommandError
 from echoless.cli.option_groups import grouped
-from echoless.cli.options import Broker, Json
+from echoless.cli.options import BrokerOptions, Json
 from echoless.cli.output import counted, print_json, print_table
 
 app = typer.Typer(
@@ -25,12 +25,12 @@ _OFFSET_COLUMNS = ("topic", "partition", "committed", "end", "lag", "member", "h
 
 @app.command("list")
 @grouped
-def list_groups(*, json: Json = False, broker: Broker) -> None:
+def list_groups(*, json: Json = False, broker: BrokerOptions) -> None:
     """List the groups of all brokers."""
-    from echoless.cli.cluster import Cluster
+    from echoless.cli.cluster import ClusterConnections
     from echoless.cli.group_offsets import listed_groups
 
-    with Cluster.open(broker) as cluster:
+    with ClusterConnections.open(broker) as cluster:
         found = listed_groups(cluster)
     if json:
         print_json(found)
@@ -42,12 +42,12 @@ def list_groups(*, json: Json = False, broker: Broker) -> None:
 
 @app.command()
 @grouped
-def describe(group: Group, *, json: Json = False, broker: Broker) -> None:
+def describe(group: Group, *, json: Json = False, broker: BrokerOptions) -> None:
     """Show a group's members, and for each partition what it has committed and how far behind it is."""
-    from echoless.cli.cluster import Cluster
+    from echoless.cli.cluster import ClusterConnections
     from echoless.cli.group_offsets import described_group
 
-    with Cluster.open(broker) as cluster:
+    with ClusterConnections.open(broker) as cluster:
         found = described_group(cluster, group)
     if json:
         print_json(found)
@@ -109,15 +109,15 @@ def reset_offsets(
         bool, typer.Option("--execute", help="Do it; without this it is only shown.")
     ] = False,
     json: Json = False,
-    broker: Broker,
+    broker: BrokerOptions,
 ) -> None:
     """Move what a group without members has committed; shows the move first, and makes it with --execute."""
-    from echoless.cli.cluster import Cluster
+    from echoless.cli.cluster import ClusterConnections
     from echoless.cli.group_offsets import commit_moves, planned_moves
     from echoless.cli.group_targets import read_target, read_topics
 
     target, topics = read_target(to, back, by), read_topics(topic)
-    with Cluster.open(broker) as cluster:
+    with ClusterConnections.open(broker) as cluster:
         moves = planned_moves(cluster, group, topics, target)
         if execute:
             commit_moves(cluster, group, moves)
@@ -137,14 +137,14 @@ def delete(
         typer.Argument(metavar="GROUP...", help="Ids of groups.", autocompletion=group_names),
     ],
     *,
-    broker: Broker,
+    broker: BrokerOptions,
 ) -> None:
     """Delete groups without members, and what they have committed."""
-    from echoless.cli.cluster import Cluster, check
+    from echoless.cli.cluster import ClusterConnections, check
     from echoless.cli.group_offsets import coordinator_of
 
     failed: list[str] = []
-    with Cluster.open(broker) as cluster:
+    with ClusterConnections.open(broker) as cluster:
         cluster.metadata([])
         for group in groups:
             fields = {"groups_names": [group]}

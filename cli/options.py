@@ -27,7 +27,7 @@ CommandConfig = Annotated[
 ]
 
 
-class Broker(NamedTuple):
+class BrokerOptions(NamedTuple):
     """A running cluster, and how to be let in. A group of options."""
 
     bootstrap_server: BootstrapServer = BOOTSTRAP_DEFAULT

@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from echoless.cli.errors import CommandError
-from echoless.cli.options import BOOTSTRAP_DEFAULT, BootstrapServer, Broker, CommandConfig
+from echoless.cli.options import BOOTSTRAP_DEFAULT, BootstrapServer, BrokerOptions, CommandConfig
 
 DataDir = Annotated[
     str | None,
@@ -25,7 +25,7 @@ CoordinatorUrl = Annotated[
 ]
 
 
-class Place(NamedTuple):
+class TargetOptions(NamedTuple):
     """A coordinator, if one is named, or a running cluster. A group of options."""
 
     bootstrap_server: BootstrapServer = BOOTSTRAP_DEFAULT
@@ -34,8 +34,8 @@ class Place(NamedTuple):
     coordinator: CoordinatorUrl = None
 
     @property
-    def broker(self) -> Broker:
-        return Broker(self.bootstrap_server, self.command_config)
+    def broker(self) -> BrokerOptions:
+        return BrokerOptions(self.bootstrap_server, self.command_config)
 
     @property
     def is_coordinator(self) -> bool:

@@ -19,7 +19,7 @@ import typer
 from echoless.cli.completion import topic_names
 from echoless.cli.errors import CommandError
 from echoless.cli.option_groups import grouped
-from echoless.cli.options import Broker
+from echoless.cli.options import BrokerOptions
 from echoless.cli.output import counted
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ LINE_BYTES_MAX: Final = 64 * 1024 * 1024
 """A longer line is refused, so that input without line breaks does not fill the memory."""
 
 
-class Compression(enum.StrEnum):
+class CodecName(enum.StrEnum):
     """Codecs of record batches."""
 
     NONE = "none"
@@ -65,10 +65,10 @@ def produce(
     partition: Annotated[
         int | None, typer.Option(min=0, help="One partition; without it the key decides.")
     ] = None,
-    compression: Annotated[Compression, typer.Option(help="The codec of the batches.")] = (
-        Compression.NONE
+    compression: Annotated[CodecName, typer.Option(help="The codec of the batches.")] = (
+        CodecName.NONE
     ),
-    broker: Broker,
+    broker: BrokerOptions,
 ) -> None:
     """Send each line of standard input as a record; each is stored once."""
     from echoless.cli.cluster import security_of

@@ -9,7 +9,7 @@ import typer
 from echoless.cli.completion import topic_names
 from echoless.cli.errors import CommandError
 from echoless.cli.option_groups import grouped
-from echoless.cli.options import Broker, Json
+from echoless.cli.options import BrokerOptions, Json
 from echoless.cli.output import counted, print_json, print_table, time_text
 
 
@@ -21,12 +21,12 @@ def producers(
     *,
     partition: Annotated[int | None, typer.Option(help="Only this partition.")] = None,
     as_json: Json = False,
-    broker: Broker,
+    broker: BrokerOptions,
 ) -> None:
     """Show the idempotent producers that a topic remembers."""
-    from echoless.cli.cluster import Cluster, check
+    from echoless.cli.cluster import ClusterConnections, check
 
-    with Cluster.open(broker) as cluster:
+    with ClusterConnections.open(broker) as cluster:
         (described,) = cluster.metadata([topic]).topics
         check(described.error_code, topic)
         answers = cluster.ask_leaders(

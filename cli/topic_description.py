@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from echoless.cli.cluster import Cluster, check
+from echoless.cli.cluster import ClusterConnections, check
 
 TOPIC_RESOURCE = 2
 """DescribeConfigs: the resource is a topic."""
@@ -14,7 +14,7 @@ EARLIEST, LATEST = -2, -1
 """Special timestamps of ListOffsets."""
 
 
-def describe_topics(cluster: Cluster, topics: Any) -> list[dict[str, Any]]:
+def describe_topics(cluster: ClusterConnections, topics: Any) -> list[dict[str, Any]]:
     """Each of `topics` (from metadata) with its overrides, and its partitions with their offsets."""
     starts = offsets_at(cluster, topics, EARLIEST)
     ends = offsets_at(cluster, topics, LATEST)
@@ -40,7 +40,9 @@ def describe_topics(cluster: Cluster, topics: Any) -> list[dict[str, Any]]:
     ]
 
 
-def offsets_at(cluster: Cluster, topics: Any, timestamp: int) -> dict[tuple[str, int], int]:
+def offsets_at(
+    cluster: ClusterConnections, topics: Any, timestamp: int
+) -> dict[tuple[str, int], int]:
     """(topic, partition) -> the offset that ListOffsets returns; -1 if no record is that new."""
 
     def fields_for(partitions: dict[str, list[int]]) -> dict[str, Any]:
@@ -62,7 +64,7 @@ def offsets_at(cluster: Cluster, topics: Any, timestamp: int) -> dict[tuple[str,
     }
 
 
-def _overrides(cluster: Cluster, topic: str) -> dict[str, str]:
+def _overrides(cluster: ClusterConnections, topic: str) -> dict[str, str]:
     resource = {"resource_type": TOPIC_RESOURCE, "resource_name": topic}
     answer = cluster.request(
         "describe_configs", {"resources": [{**resource, "configuration_keys": None}]}

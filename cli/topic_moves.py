@@ -10,11 +10,11 @@ import typer
 from echoless.cli.completion import topic_names
 from echoless.cli.errors import CommandError
 from echoless.cli.option_groups import grouped
-from echoless.cli.options import Broker, Json
+from echoless.cli.options import BrokerOptions, Json
 from echoless.cli.output import counted, print_json, print_table
 
 if TYPE_CHECKING:
-    from echoless.cli.cluster import Cluster
+    from echoless.cli.cluster import ClusterConnections
 
 _TIMEOUT_MS = 8_000
 """Shorter than the connection's own, so that the broker can say what it is waiting for."""
@@ -47,16 +47,16 @@ def reassign(
     ] = None,
     cancel: Annotated[bool, typer.Option("--cancel", help="Cancel moves in progress.")] = False,
     as_json: Json = False,
-    broker: Broker,
+    broker: BrokerOptions,
 ) -> None:
     """Move partitions to other brokers; without an option, show the moves in progress."""
-    from echoless.cli.cluster import Cluster
+    from echoless.cli.cluster import ClusterConnections
 
     if (replicas is not None) + (replace is not None) + cancel > 1:
         raise CommandError("pass only one of --replicas, --replace and --cancel")
     if replicas is not None and (topic is None or not partition):
         raise CommandError("--replicas: name the topic, and its partitions with --partition")
-    with Cluster.open(broker) as cluster:
+    with ClusterConnections.open(broker) as cluster:
         moving = _moving(cluster, topic, partition)
         if replicas is not None:
             wanted = dict.fromkeys(partition or (), _broker_ids("--replicas", replicas, ","))
@@ -82,14 +82,14 @@ def elect_leaders(
         bool,
         typer.Option("--unclean", help="End an outage with any replica; loses what it lacks."),
     ] = False,
-    broker: Broker,
+    broker: BrokerOptions,
 ) -> None:
     """Give partitions back to their preferred leaders."""
-    from echoless.cli.cluster import Cluster, check
+    from echoless.cli.cluster import ClusterConnections, check
 
     if unclean and topic is None:
         raise CommandError("--unclean: name the topic whose records may be lost")
-    with Cluster.open(broker) as cluster:
+    with ClusterConnections.open(broker) as cluster:
         fields = {
             "election_type": _UNCLEAN if unclean else _PREFERRED,
             "topic_partitions": None
@@ -120,7 +120,7 @@ def _broker_ids(option: str, text: str, separator: str) -> list[int]:
         ) from None
 
 
-def _described(cluster: Cluster, topic: str | None) -> Sequence[Any]:
+def _described(cluster: ClusterConnections, topic: str | None) -> Sequence[Any]:
     from echoless.cli.cluster import check
 
     topics: Sequence[Any] = cluster.metadata(None if topic is None else [topic]).topics
@@ -129,7 +129,7 @@ def _described(cluster: Cluster, topic: str | None) -> Sequence[Any]:
     return topics
 
 
-def _partitions(cluster: Cluster, topic: str) -> list[int]:
+def _partitions(cluster: ClusterConnections, topic: str) -> list[int]:
     return [one.partition_index for one in _described(cluster, topic)[0].partitions]
 
 
@@ -141,7 +141,7 @@ def _old_and_new(text: str) -> tuple[int, int]:
 
 
 def _staying(
-    cluster: Cluster,
+    cluster: ClusterConnections,
     topic: str | None,
     partitions: Sequence[int] | None,
     moving: Sequence[Mapping[str, Any]],
@@ -176,7 +176,9 @@ def _replaced(
     }
 
 
-def _alter(cluster: Cluster, targets: Mapping[str, Mapping[int, list[int] | None]]) -> None:
+def _alter(
+    cluster: ClusterConnections, targets: Mapping[str, Mapping[int, list[int] | None]]
+) -> None:
     from echoless.cli.cluster import check
 
     topics = [
@@ -198,7 +200,7 @@ def _alter(cluster: Cluster, targets: Mapping[str, Mapping[int, list[int] | None
 
 
 def _moving(
-    cluster: Cluster, topic: str | None, partitions: Sequence[int] | None
+    cluster: ClusterConnections, topic: str | None, partitions: Sequence[int] | None
 ) -> list[dict[str, Any]]:
     """The moves in progress, with their in-sync replicas."""
     answer = cluster.request(

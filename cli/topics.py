@@ -10,11 +10,11 @@ from echoless.cli import topic_moves
 from echoless.cli.completion import topic_names
 from echoless.cli.errors import CommandError
 from echoless.cli.option_groups import grouped
-from echoless.cli.options import Broker, Json
+from echoless.cli.options import BrokerOptions, Json
 from echoless.cli.output import counted, print_json, print_table
 
 if TYPE_CHECKING:
-    from echoless.cli.cluster import Cluster
+    from echoless.cli.cluster import ClusterConnections
 
 _TIMEOUT_MS = 30_000
 _TOPIC_RESOURCE = 2
@@ -46,10 +46,10 @@ def create(
     replication_factor: Annotated[int, typer.Option(help="-1: the broker's default.")] = -1,
     config: ConfigPairs = None,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists")] = False,
-    broker: Broker,
+    broker: BrokerOptions,
 ) -> None:
     """Create a topic."""
-    from echoless.cli.cluster import Cluster, check
+    from echoless.cli.cluster import ClusterConnections, check
 
     new = {
         "name": topic,
@@ -58,7 +58,7 @@ def create(
         "assignments": (),
         "configs": [{"name": n, "value": v} for n, v in _pairs(config).items()],
     }
-    with Cluster.open(broker) as cluster:
+    with ClusterConnections.open(broker) as cluster:
         answer = cluster.request("create_topics", {"topics": [new], "timeout": _TIMEOUT_MS})
     (result,) = answer.topics
     if if_not_exists and result.error_code.name == "topic_already_exists":
@@ -70,11 +70,11 @@ def create(
 
 @app.command("list")
 @grouped
-def list_topics(*, as_json: Json = False, broker: Broker) -> None:
+def list_topics(*, as_json: Json = False, broker: BrokerOptions) -> None:
     """List all topics."""
-    from echoless.cli.cluster import Cluster
+    from echoless.cli.cluster import ClusterConnections
 
-    with Cluster.open(broker) as cluster:
+    with ClusterConnections.open(broker) as cluster:
         topics = sorted(cluster.metadata().topics, key=lambda topic: str(topic.name))
     found = [
         {
@@ -95,12 +95,12 @@ def list_topics(*, as_json: Json = False, broker: Broker) -> None:
 
 @app.command()
 @grouped
-def describe(topics: Names, *, as_json: Json = False, broker: Broker) -> None:
+def describe(topics: Names, *, as_json: Json = False, broker: BrokerOptions) -> None:
     """Show leaders, replicas, offsets and overrides of topics."""
-    from echoless.cli.cluster import Cluster, check
+    from echoless.cli.cluster import ClusterConnections, check
     from echoless.cli.topic_description import describe_topics
 
-    with Cluster.open(broker) as cluster:
+    with ClusterConnections.open(broker) as cluster:
         described = cluster.metadata(topics).topics
         for topic in described:
             check(topic.error_code, topic.name)
@@ -125,10 +125,10 @@ def alter(
     delete_config: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Return to the broker's value.")
     ] = None,
-    broker: Broker,
+    broker: BrokerOptions,
 ) -> None:
     """Change a topic's overrides, or add partitions to it."""
-    from echoless.cli.cluster import Cluster
+    from echoless.cli.cluster import ClusterConnections
 
     changes = [{"name": n, "config_operation": _SET, "value": v} for n, v in _pairs(config).items()]
     changes += [
@@ -136,7 +136,7 @@ def alter(
     ]
     if not changes and partitions is None:
         raise CommandError("nothing to alter; pass --config, --delete-config or --partitions")
-    with Cluster.open(broker) as cluster:
+    with ClusterConnections.open(broker) as cluster:
         if changes:
             _alter_configs(cluster, topic, changes)
         if partitions is not None:
@@ -150,17 +150,17 @@ def delete(
     topics: Names,
     *,
     if_exists: Annotated[bool, typer.Option("--if-exists")] = False,
-    broker: Broker,
+    broker: BrokerOptions,
 ) -> None:
     """Delete topics with everything they hold."""
-    from echoless.cli.cluster import Cluster, check
+    from echoless.cli.cluster import ClusterConnections, check
 
     named = {
         "topics": [{"name": topic, "topic_id": None} for topic in topics],
         "topic_names": topics,
         "timeout": _TIMEOUT_MS,
     }
-    with Cluster.open(broker) as cluster:
+    with ClusterConnections.open(broker) as cluster:
         answer = cluster.request("delete_topics", named)
     for result in answer.responses:
         if if_exists and result.error_code.name == "unknown_topic_or_partition":
@@ -181,7 +181,7 @@ def _pairs(config: list[str] | None) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _alter_configs(cluster: Cluster, topic: str, changes: list[dict[str, Any]]) -> None:
+def _alter_configs(cluster: ClusterConnections, topic: str, changes: list[dict[str, Any]]) -> None:
     from echoless.cli.cluster import check
 
     resource = {"resource_type": _TOPIC_RESOURCE, "resource_name": topic, "configs": changes}
@@ -192,7 +192,7 @@ def _alter_configs(cluster: Cluster, topic: str, changes: list[dict[str, Any]]) 
     check(result.error_code, topic, result.error_message)
 
 
-def _add_partitions(cluster: Cluster, topic: str, count: int) -> None:
+def _add_partitions(cluster: ClusterConnections, topic: str, count: int) -> None:
     from echoless.cli.cluster import check
 
     grown = {"name": topic, "count": count, "assignments": None}

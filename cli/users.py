@@ -15,7 +15,7 @@ from echoless.cli.completion import user_names
 from echoless.cli.errors import CommandError
 from echoless.cli.option_groups import grouped
 from echoless.cli.options import Json
-from echoless.cli.places import Place
+from echoless.cli.places import TargetOptions
 
 app = typer.Typer(no_args_is_help=True, help="Manage the users who log in by SCRAM or PLAIN.")
 
@@ -50,7 +50,7 @@ def add(
     iterations: Annotated[
         int, typer.Option(min=4096, max=16384, help="How hard a password is to guess.")
     ] = _ITERATIONS_DEFAULT,
-    place: Place,
+    place: TargetOptions,
 ) -> None:
     """Add a user, or give one a new password; open connections stay."""
     from echoless.protocol.sasl.mechanism import Mechanism
@@ -79,7 +79,7 @@ def remove(
     name: Name,
     *,
     mechanism: Mechanisms = None,
-    place: Place,
+    place: TargetOptions,
 ) -> None:
     """Remove a user's credentials; open connections stay."""
     users = _Users(place)
@@ -99,7 +99,7 @@ def remove(
 def list_users(
     *,
     json: Json = False,
-    place: Place,
+    place: TargetOptions,
 ) -> None:
     """List the users and their mechanisms."""
     from echoless.cli.output import counted, print_json, print_table
@@ -140,7 +140,7 @@ def _password(name: str, path: str | None) -> str:
 class _Users(NamedTuple):
     """The users of a running cluster, or those in a coordinator."""
 
-    place: Place
+    place: TargetOptions
 
     def alter(
         self, name: str, deletions: list[dict[str, Any]], upsertions: list[dict[str, Any]]
@@ -152,10 +152,10 @@ class _Users(NamedTuple):
             tree = self.place.data_dir, self.place.coordinator
             alter_in_tree(tree, name, deletions, upsertions)
             return
-        from echoless.cli.cluster import Cluster, check
+        from echoless.cli.cluster import ClusterConnections, check
 
         fields = {"deletions": deletions, "upsertions": upsertions}
-        with Cluster.open(self.place.broker) as cluster:
+        with ClusterConnections.open(self.place.broker) as cluster:
             answer = cluster.request("alter_user_scram_credentials", fields)
         for row in answer.results:
             check(row.error_code, name, row.error_message)
@@ -166,9 +166,9 @@ class _Users(NamedTuple):
             from echoless.cli.user_tree import read_from_tree
 
             return read_from_tree((self.place.data_dir, self.place.coordinator))
-        from echoless.cli.cluster import Cluster, check
+        from echoless.cli.cluster import ClusterConnections, check
 
-        with Cluster.open(self.place.broker) as cluster:
+        with ClusterConnections.open(self.place.broker) as cluster:
             answer = cluster.request("describe_user_scram_credentials", {"users": None})
         check(answer.error_code, "the users", answer.error_message)
         return [{"user": row.user, "credentials": _credentials(row)} for row in answer.results]

@@ -21,8 +21,8 @@ from echoless.cli.data_files import refuse_if_in_use
 from echoless.cli.errors import CommandError
 from echoless.cli.options import Json
 from echoless.cli.output import console, print_json, print_table
-from echoless.cli.verification.coordination import Coordinator
-from echoless.cli.verification.directory import Place, check_directory, find_partitions
+from echoless.cli.verification.coordination import ComparedCoordinator
+from echoless.cli.verification.directory import StoredPartition, check_directory, find_partitions
 from echoless.cli.verification.findings import Findings
 from echoless.cli.verification.partition import PartitionSummary
 
@@ -47,7 +47,9 @@ def verify(
 ) -> None:
     """Check a data directory: checksums, offsets, sequences, snapshots, indexes, topics."""
     data_dir = data_dir.rstrip("/")
-    compared = Coordinator(_config(config, set_ or [], coordinator), coordinator is not None)
+    compared = ComparedCoordinator(
+        _config(config, set_ or [], coordinator), coordinator is not None
+    )
     places = find_partitions(data_dir)
     refuse_if_in_use(data_dir)
     findings = Findings()
@@ -75,7 +77,7 @@ def _config(path: str | None, pairs: list[str], coordinator: str | None) -> Conf
         raise CommandError(str(error)) from error
 
 
-def _progress(places: list[Place]) -> Progress:
+def _progress(places: list[StoredPartition]) -> Progress:
     """A bar on standard error, for a terminal only."""
     shown = console(stderr=True)
     return Progress(

@@ -89,7 +89,7 @@ _REFUSED_BEFORE_APPEND: Final = frozenset(MEANINGS) - {
 """Answers that prove that this request stored nothing, provided that they carry no offset."""
 
 
-class Answer(NamedTuple):
+class PartitionProduceResponse(NamedTuple):
     """One partition of a produce response."""
 
     error_code: int
@@ -115,15 +115,15 @@ class Answer(NamedTuple):
         return self.base_offset >= 0 or self.error_code not in _REFUSED_BEFORE_APPEND
 
 
-def answer_of(row: ProducedRow) -> Answer:
+def answer_of(row: ProducedRow) -> PartitionProduceResponse:
     """One partition of a Produce response."""
     code = row.error_code
     if code == _NONE:
-        return Answer(code, row.base_offset, row.log_append_time)
+        return PartitionProduceResponse(code, row.base_offset, row.log_append_time)
     name = error_name(code)
     text = row.error_message
     message = f"{name} ({text})" if text else name
-    return Answer(code, row.base_offset, row.log_append_time, message)
+    return PartitionProduceResponse(code, row.base_offset, row.log_append_time, message)
 
 
 def error_name(code: int) -> str:

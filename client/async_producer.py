@@ -19,7 +19,7 @@ from typing import Any, Self
 from echoless.client.acknowledgements import Acknowledgement, Acknowledgements
 from echoless.client.batch import (
     Delivery,
-    Outcome,
+    DeliveryFuture,
     Records,
     key_that_decides,
     now_ms,
@@ -195,7 +195,7 @@ class AsyncProducer:
         return await asyncio.shield(outcome)
 
     def submit(
-        self, topic: str, partition: int, records: Records, size: int, outcome: Outcome
+        self, topic: str, partition: int, records: Records, size: int, outcome: DeliveryFuture
     ) -> None:
         """Sends exactly these records as one batch; `outcome` gets the acknowledgements.
 

@@ -32,7 +32,7 @@ Records = Sequence[tuple[int, int, bytes | None, bytes | None, Headers]] | Ready
 """The contents of one batch, at least one record: offset (ignored), timestamp in ms, key, value and headers of each."""
 
 
-class Outcome(Protocol):
+class DeliveryFuture(Protocol):
     """A future: asyncio's or `concurrent.futures`'."""
 
     def done(self) -> bool: ...
@@ -45,7 +45,7 @@ class Outcome(Protocol):
 class Delivery:
     """A whole batch as the caller gave it; it may have been sent in several pieces."""
 
-    outcome: Outcome
+    outcome: DeliveryFuture
     """Resolves to `Acknowledgements`."""
     record_count: int
     size: int

@@ -31,7 +31,7 @@ _FINAL: Final = frozenset(
 """Errors that waiting does not cure."""
 
 
-class Address(NamedTuple):
+class BrokerAddress(NamedTuple):
     host: str
     port: int
 
@@ -61,14 +61,14 @@ class _Partition(NamedTuple):
     leader_epoch: int
 
 
-def parse_addresses(bootstrap_servers: str) -> tuple[Address, ...]:
+def parse_addresses(bootstrap_servers: str) -> tuple[BrokerAddress, ...]:
     """`HOST:PORT[,HOST:PORT...]`. Raises `ValueError`."""
     addresses = []
     for text in bootstrap_servers.split(","):
         host, _, port = text.strip().rpartition(":")
         if not host or not port.isdecimal():
             raise ValueError(f"bootstrap servers: HOST:PORT[,HOST:PORT...], not {text!r}")
-        addresses.append(Address(host.strip("[]"), int(port)))
+        addresses.append(BrokerAddress(host.strip("[]"), int(port)))
     return tuple(addresses)
 
 
@@ -77,7 +77,7 @@ class Cluster:
 
     def __init__(
         self,
-        bootstrap: Sequence[Address],
+        bootstrap: Sequence[BrokerAddress],
         *,
         timeout_s: float,
         auto_create_topics: bool = True,
@@ -87,8 +87,8 @@ class Cluster:
         self._timeout_s = timeout_s
         self._auto_create_topics = auto_create_topics
         self._security = security
-        self._brokers: dict[int, Address] = {}
-        self._connections: dict[Address, asyncio.Task[PipelinedConnection]] = {}
+        self._brokers: dict[int, BrokerAddress] = {}
+        self._connections: dict[BrokerAddress, asyncio.Task[PipelinedConnection]] = {}
         self._partitions: dict[tuple[str, int], _Partition] = {}
         self._topic_errors: dict[str, tuple[int, str]] = {}
         self._partition_counts: dict[str, int] = {}
@@ -169,7 +169,7 @@ class Cluster:
             if isinstance(connection, PipelinedConnection):
                 await connection.close()
 
-    async def connection(self, address: Address) -> PipelinedConnection:
+    async def connection(self, address: BrokerAddress) -> PipelinedConnection:
         """The open connection to the address, or a new one; concurrent callers share it.
 
         Raises `ConnectionFailedError`.
@@ -195,7 +195,7 @@ class Cluster:
         except NoLeaderError as error:
             self._topic_errors[topic] = (error.final_code, str(error))
             return
-        self._brokers = {b.node_id: Address(b.host, b.port) for b in answer.brokers}
+        self._brokers = {b.node_id: BrokerAddress(b.host, b.port) for b in answer.brokers}
         for found in answer.topics:
             self._take_topic(topic, found)
 

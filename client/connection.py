@@ -35,12 +35,12 @@ from echoless.client.messages import (
 from echoless.client.security import NO_SECURITY, Security
 from echoless.protocol.errors import DecodeError
 
-__all__ = ["TIMEOUT_S_DEFAULT", "AuthenticationError", "Connection", "ConnectionFailedError"]
+__all__ = ["TIMEOUT_S_DEFAULT", "AuthenticationError", "BrokerConnection", "ConnectionFailedError"]
 
 TIMEOUT_S_DEFAULT: Final = 10.0
 
 
-class Connection:
+class BrokerConnection:
     """An open connection with negotiated API versions. Use it in a `with` block."""
 
     def __init__(self, sock: socket.socket, address: str, security: Security) -> None:

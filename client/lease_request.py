@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from echoless.client.cluster import Address
+from echoless.client.cluster import BrokerAddress
 from echoless.client.connection_errors import AuthenticationError, ConnectionFailedError
 from echoless.client.lease import Lease, lease
 from echoless.client.log_in import awaited_exchange_of, login_refused
@@ -74,7 +74,7 @@ async def request_brokers(
     *,
     timeout_s: float = 10.0,
     security: Security = NO_SECURITY,
-) -> tuple[Address, ...]:
+) -> tuple[BrokerAddress, ...]:
     """The native addresses of the cluster's brokers. Raises `NoLeasesError`."""
     message = {"type": "metadata", "topics": []}
     return await _ask_in_turn(addresses, message, timeout_s, security, _read_brokers)
@@ -105,12 +105,12 @@ async def _ask_in_turn(
     raise NoLeasesError(reason, is_refused=is_refused)
 
 
-def _read_brokers(answer: Mapping[str, Any]) -> tuple[Address, ...]:
+def _read_brokers(answer: Mapping[str, Any]) -> tuple[BrokerAddress, ...]:
     error = read_error(answer)
     if error is not None:
         raise error
     brokers = [Answer("a broker", one) for one in Answer("the answer", answer).array("brokers")]
-    return tuple(Address(one.text("host"), one.integer("port", 1, 65535)) for one in brokers)
+    return tuple(BrokerAddress(one.text("host"), one.integer("port", 1, 65535)) for one in brokers)
 
 
 def read_leases(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from echoless.client.cluster import Address
+from echoless.client.cluster import BrokerAddress
 from echoless.client.lease_request import (
     Leased,
     NoLeasesError,
@@ -23,15 +23,15 @@ class LeaseServers:
     """Servers of one cluster; `request` is what a `LeaseKeeper` takes."""
 
     def __init__(
-        self, given: Sequence[Address], *, timeout_s: float, security: Security = NO_SECURITY
+        self, given: Sequence[BrokerAddress], *, timeout_s: float, security: Security = NO_SECURITY
     ) -> None:
         self._given = tuple(given)
         self._security = security
         self._timeout_s = timeout_s
-        self._named: tuple[Address, ...] = ()
+        self._named: tuple[BrokerAddress, ...] = ()
 
     @property
-    def addresses(self) -> tuple[Address, ...]:
+    def addresses(self) -> tuple[BrokerAddress, ...]:
         """The addresses in the order in which they are tried."""
         return tuple(dict.fromkeys((*self._named, *self._given)))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from echoless.client.answers import Answer
+from echoless.client.answers import PartitionProduceResponse
 from echoless.client.cluster import NoLeaderError
 from echoless.client.lease import Lease
 from echoless.client.lease_keeper import LeaseKeeper
@@ -81,4 +81,6 @@ class LeasedPartition:
         refusal = self._keeper.refusal(self._partition)
         if refusal is None or self._sequencer.has_sent:
             return []
-        return self._sequencer.on_no_id(Answer(refusal.code, message=f"lease_pid: {refusal}"))
+        return self._sequencer.on_no_id(
+            PartitionProduceResponse(refusal.code, message=f"lease_pid: {refusal}")
+        )

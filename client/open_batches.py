@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from echoless.client.batch import RECORD_BYTES, Outcome, RecordFields, record_size
+from echoless.client.batch import RECORD_BYTES, DeliveryFuture, RecordFields, record_size
 from echoless.client.settings import Settings
 
-OutcomeT = TypeVar("OutcomeT", bound=Outcome)
+OutcomeT = TypeVar("OutcomeT", bound=DeliveryFuture)
 
 
 @dataclass(slots=True, eq=False)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from echoless.client.acknowledgements import AcknowledgedBatch
-from echoless.client.answers import Answer, answer_of
+from echoless.client.answers import PartitionProduceResponse, answer_of
 from echoless.client.batch import Delivery, Piece, Records
 from echoless.client.cluster import NoLeaderError
 from echoless.client.connection_errors import ConnectionFailedError
@@ -31,7 +31,7 @@ from echoless.client.sequencer_actions import (
     BackOff,
     Divided,
     Failed,
-    Found,
+    LeaderEntry,
     NewId,
     Renumbered,
     Send,
@@ -261,7 +261,9 @@ class PartitionSender:
         self._last_reason = str(error)
         code = getattr(error, "final_code", ErrorCode.NONE)
         if code:
-            self._perform(self._sequencer.on_answer(batch, Answer(code, message=str(error))))
+            self._perform(
+                self._sequencer.on_answer(batch, PartitionProduceResponse(code, message=str(error)))
+            )
         else:
             self._perform(self._sequencer.on_unsent(batch))
 
@@ -284,7 +286,7 @@ class PartitionSender:
                 text = f"{connection.address} does not serve {_API}"
                 self._perform(
                     self._sequencer.on_unanswerable(
-                        Answer(ErrorCode.UNSUPPORTED_VERSION, message=text)
+                        PartitionProduceResponse(ErrorCode.UNSUPPORTED_VERSION, message=text)
                     )
                 )
                 return
@@ -293,7 +295,11 @@ class PartitionSender:
             self._last_reason = str(error)
             code = getattr(error, "final_code", ErrorCode.NONE)
             if code:
-                self._perform(self._sequencer.on_unanswerable(Answer(code, message=str(error))))
+                self._perform(
+                    self._sequencer.on_unanswerable(
+                        PartitionProduceResponse(code, message=str(error))
+                    )
+                )
             else:
                 self._back_off(elsewhere=True)
             return
@@ -304,14 +310,16 @@ class PartitionSender:
         code = found.error_code
         if code.value == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             text = f"{_API} needs the right to read {self.topic}"
-            self._perform(self._sequencer.on_unanswerable(Answer(code.value, message=text)))
+            self._perform(
+                self._sequencer.on_unanswerable(PartitionProduceResponse(code.value, message=text))
+            )
         elif code.value != ErrorCode.NONE:
             self._last_reason = f"{_API}: {code.name.upper()}"
             self._back_off(elsewhere=True)
         else:
             entries = (one for one in found.active_producers if one.producer_id == producer_id)
             entry = next(entries, None)
-            last = None if entry is None else Found(entry.producer_epoch, entry.last_sequence)
+            last = None if entry is None else LeaderEntry(entry.producer_epoch, entry.last_sequence)
             self._perform(self._sequencer.on_found(last))
 
     async def _get_new_id(self) -> None:
@@ -323,7 +331,7 @@ class PartitionSender:
         except NoLeaderError as error:
             self._last_reason = str(error)
             if error.final_code:
-                answer = Answer(error.final_code, message=str(error))
+                answer = PartitionProduceResponse(error.final_code, message=str(error))
                 self._perform(self._sequencer.on_id_refused(answer))
             else:
                 self._back_off(elsewhere=False)

@@ -39,7 +39,7 @@ import enum
 from collections.abc import Sequence
 from typing import Any, Final
 
-from echoless.client.answers import Answer, Meaning
+from echoless.client.answers import Meaning, PartitionProduceResponse
 from echoless.client.outstanding import Outstanding
 from echoless.client.sequenced_batch import (
     EPOCH_MAX,
@@ -56,7 +56,7 @@ from echoless.client.sequencer_actions import (
     Divided,
     Failed,
     Failure,
-    Found,
+    LeaderEntry,
     NewId,
     Renumbered,
     Send,
@@ -69,7 +69,7 @@ __all__ = [
     "BAD_NEWS_MAX",
     "EPOCH_MAX",
     "IN_FLIGHT_MAX_DEFAULT",
-    "Found",
+    "LeaderEntry",
     "Identity",
     "Phase",
     "Sequencer",
@@ -203,7 +203,9 @@ class Sequencer:
 
     # --- what happened to a request ------------------------------------------------------------
 
-    def on_answer(self, batch: SequencedBatch, answer: Answer) -> Sequence[Action]:
+    def on_answer(
+        self, batch: SequencedBatch, answer: PartitionProduceResponse
+    ) -> Sequence[Action]:
         """Handles the broker's answer to a batch in flight."""
         is_verdict = self._land(batch)
         meaning = answer.meaning
@@ -262,7 +264,9 @@ class Sequencer:
 
     # --- verdicts ------------------------------------------------------------------------------
 
-    def _judge(self, batch: SequencedBatch, meaning: Meaning, answer: Answer) -> Sequence[Action]:
+    def _judge(
+        self, batch: SequencedBatch, meaning: Meaning, answer: PartitionProduceResponse
+    ) -> Sequence[Action]:
         self.phase = Phase.RETRYING
         match meaning:
             case Meaning.AGAIN | Meaning.AGAIN_ELSEWHERE:
@@ -276,7 +280,7 @@ class Sequencer:
                 return [self._divide(batch, batch.record_count // 2)]
         return self._give_up(batch, Failure.REFUSED, answer)
 
-    def on_found(self, found: Found | None) -> Sequence[Action]:
+    def on_found(self, found: LeaderEntry | None) -> Sequence[Action]:
         """Handles the leader's entry for this producer; None if it has none."""
         assert self.phase is Phase.ASKING
         for batch in self._outstanding.sent:
@@ -305,7 +309,7 @@ class Sequencer:
         self._bad_news = 0
         self._outstanding.stored_through = stored_through
 
-    def _on_nothing_found(self, found: Found | None) -> Sequence[Action]:
+    def _on_nothing_found(self, found: LeaderEntry | None) -> Sequence[Action]:
         if self._has_history:
             return self._on_bad_news(Failure.FORGOTTEN if found is None else Failure.RECORDS_LOST)
         self._become_retrying(None)
@@ -319,12 +323,12 @@ class Sequencer:
         is_proven_absent = failure is Failure.RECORDS_LOST
         return self._give_up(self._head(), failure, None, is_proven_absent=is_proven_absent)
 
-    def on_unanswerable(self, answer: Answer) -> Sequence[Action]:
+    def on_unanswerable(self, answer: PartitionProduceResponse) -> Sequence[Action]:
         """Handles a leader that will never report its last sequence."""
         assert self.phase is Phase.ASKING
         return self._give_up(self._head(), Failure.UNANSWERED, answer)
 
-    def on_no_id(self, answer: Answer) -> Sequence[Action]:
+    def on_no_id(self, answer: PartitionProduceResponse) -> Sequence[Action]:
         """Handles that there is no producer id for records never sent.
 
         Not while something is outstanding.
@@ -332,7 +336,7 @@ class Sequencer:
         assert not self._outstanding.sent
         return self._give_up(self._head(), Failure.REFUSED, answer)
 
-    def on_id_refused(self, answer: Answer) -> Sequence[Action]:
+    def on_id_refused(self, answer: PartitionProduceResponse) -> Sequence[Action]:
         """Handles that there will be no other producer id: nothing can be sent any more."""
         assert self.phase is Phase.AWAITING_ID
         head = self._head()
@@ -369,7 +373,7 @@ class Sequencer:
         self,
         batch: SequencedBatch,
         failure: Failure,
-        answer: Answer | None,
+        answer: PartitionProduceResponse | None,
         *,
         is_proven_absent: bool = False,
     ) -> Sequence[Action]:

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from echoless.client.answers import Answer
+from echoless.client.answers import PartitionProduceResponse
 from echoless.client.sequenced_batch import Acknowledged, Identity, SequencedBatch
 
 
@@ -55,7 +55,7 @@ class Failure(enum.Enum):
 class Failed(NamedTuple):
     batch: SequencedBatch
     failure: Failure
-    answer: Answer | None
+    answer: PartitionProduceResponse | None
     may_be_stored: bool
 
 
@@ -98,7 +98,7 @@ class NewId(NamedTuple):
 Step = Send | Ask | NewId
 
 
-class Found(NamedTuple):
+class LeaderEntry(NamedTuple):
     """The leader's entry for the producer id on this partition."""
 
     producer_epoch: int

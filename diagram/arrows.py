@@ -6,7 +6,7 @@ from typing import Final
 
 from echoless.diagram.canvas import Canvas, text_width
 from echoless.diagram.pills import badge_width, draw_badge
-from echoless.diagram.steps import Diagram, Exchange, Fate, Sent
+from echoless.diagram.steps import Diagram, Fate, RoundTrip, Sent
 from echoless.diagram.wording import (
     answer_text,
     attempt_text,
@@ -31,7 +31,7 @@ Ends = tuple[float, float]
 
 
 def draw_request(
-    canvas: Canvas, exchange: Exchange, diagram: Diagram, ends: Ends, y: float
+    canvas: Canvas, exchange: RoundTrip, diagram: Diagram, ends: Ends, y: float
 ) -> None:
     """Draws it from the producer, at `y` + 22, down to the broker or to where it was lost."""
     _draw_request_label(canvas, exchange, diagram, sum(ends) / 2, y)
@@ -46,7 +46,7 @@ def draw_request(
         _draw_lost(canvas, ends, y + 22, "arrow", fate_text(exchange))
 
 
-def draw_answer(canvas: Canvas, exchange: Exchange, ends: Ends, y: float) -> None:
+def draw_answer(canvas: Canvas, exchange: RoundTrip, ends: Ends, y: float) -> None:
     """Draws it from the broker, at `y`, down to the producer or to where it was lost."""
     text = answer_text(exchange)
     classes = "number small over" if is_success(exchange) else "number small refused over"
@@ -60,7 +60,7 @@ def draw_answer(canvas: Canvas, exchange: Exchange, ends: Ends, y: float) -> Non
         _draw_lost(canvas, back, y, "answer", fate_text(exchange))
 
 
-def request_label_width(exchange: Exchange, diagram: Diagram) -> float:
+def request_label_width(exchange: RoundTrip, diagram: Diagram) -> float:
     """Width of the text above the request's arrow."""
     widths = [_sent_width(one, diagram) for one in exchange.sent[:_LABELS_MAX]]
     rest = len(exchange.sent) - _LABELS_MAX
@@ -70,7 +70,7 @@ def request_label_width(exchange: Exchange, diagram: Diagram) -> float:
 
 
 def _draw_request_label(
-    canvas: Canvas, exchange: Exchange, diagram: Diagram, middle: float, y: float
+    canvas: Canvas, exchange: RoundTrip, diagram: Diagram, middle: float, y: float
 ) -> None:
     if not exchange.sent:
         canvas.text(middle, y + 14, exchange.api, "over", anchor="middle")

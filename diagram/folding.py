@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Final
 
-from echoless.diagram.steps import Exchange, Fate, Folded, Step, Verdict
+from echoless.diagram.steps import BatchVerdict, Fate, Folded, RoundTrip, Step
 
 KEPT: Final = 3
 """Exchanges that stay unfolded at either end of a folded run."""
@@ -24,11 +24,11 @@ def fold(steps: Iterable[Step]) -> list[Step]:
 
 def _quiet_line(step: Step) -> tuple[int, int] | None:
     """Producer and broker of an exchange that only appended; None for any other step."""
-    if not isinstance(step, Exchange) or step.response is not Fate.ARRIVED:
+    if not isinstance(step, RoundTrip) or step.response is not Fate.ARRIVED:
         return None
     if step.faults or not step.sent:
         return None
-    if all(one.verdict is Verdict.APPENDED and one.attempt == 1 for one in step.sent):
+    if all(one.verdict is BatchVerdict.APPENDED and one.attempt == 1 for one in step.sent):
         return step.producer, step.broker
     return None
 
@@ -36,7 +36,7 @@ def _quiet_line(step: Step) -> tuple[int, int] | None:
 def _folded(run: list[Step]) -> list[Step]:
     if len(run) < _RUN_MIN:
         return run
-    middle = [step for step in run[KEPT:-KEPT] if isinstance(step, Exchange)]
+    middle = [step for step in run[KEPT:-KEPT] if isinstance(step, RoundTrip)]
     batches = [one.batch for exchange in middle for one in exchange.sent]
     is_one = len({batch[:4] for batch in batches}) == 1
     summary = Folded(

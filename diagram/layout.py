@@ -7,7 +7,7 @@ from typing import Final
 
 from echoless.diagram.arrows import request_label_width
 from echoless.diagram.canvas import text_width
-from echoless.diagram.steps import Diagram, Exchange, Line
+from echoless.diagram.steps import Diagram, Lifeline, RoundTrip
 from echoless.diagram.verdicts import verdicts_height
 from echoless.diagram.wording import answer_text, fate_text, has_answer
 
@@ -19,7 +19,7 @@ _VERDICT_GAP: Final = 26
 
 
 @dataclass(slots=True, kw_only=True)
-class Columns:
+class Lanes:
     """Horizontal positions."""
 
     time: float
@@ -29,33 +29,33 @@ class Columns:
     verdicts: float
     """Left edge of the verdicts."""
 
-    def exchange_height(self, exchange: Exchange) -> float:
+    def exchange_height(self, exchange: RoundTrip) -> float:
         arrows = 90 if has_answer(exchange) else 60
         if exchange.faults:
             arrows += 16
         return max(arrows, 34 + verdicts_height(exchange) + 14)
 
 
-def arrange(diagram: Diagram) -> Columns:
+def arrange(diagram: Diagram) -> Lanes:
     """Columns wide enough for their names and for the labels between them."""
     producers, end = _stand(diagram.producers, _TIME_WIDTH + _LINE_GAP)
     last = producers[-1] if producers else end
     widest = max(
-        (_label_width(s, diagram) for s in diagram.steps if isinstance(s, Exchange)), default=0
+        (_label_width(s, diagram) for s in diagram.steps if isinstance(s, RoundTrip)), default=0
     )
     first_half = head_width(diagram.brokers[0]) / 2
     start = max(last + max(_REACH_MIN, widest + 56) - first_half, end + _LINE_GAP)
     brokers, _ = _stand(diagram.brokers, start)
     verdicts = brokers[-1] + _VERDICT_GAP
-    return Columns(time=_TIME_WIDTH, producers=producers, brokers=brokers, verdicts=verdicts)
+    return Lanes(time=_TIME_WIDTH, producers=producers, brokers=brokers, verdicts=verdicts)
 
 
-def head_width(line: Line) -> float:
+def head_width(line: Lifeline) -> float:
     """Width of the box with a line's name."""
     return max(text_width(line.name, 13), text_width(line.detail, 11), 70) + 24
 
 
-def _stand(lines: list[Line], start: float) -> tuple[list[float], float]:
+def _stand(lines: list[Lifeline], start: float) -> tuple[list[float], float]:
     """The middle of each line's head, side by side, and the right edge of the last one."""
     middles = []
     x = start
@@ -66,7 +66,7 @@ def _stand(lines: list[Line], start: float) -> tuple[list[float], float]:
     return middles, x - _LINE_GAP if lines else start
 
 
-def _label_width(exchange: Exchange, diagram: Diagram) -> float:
+def _label_width(exchange: RoundTrip, diagram: Diagram) -> float:
     """The widest of the texts above and below the arrows."""
     return max(
         request_label_width(exchange, diagram),

@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from typing import Final
 
 from echoless.diagram.steps import (
+    AppendedBatch,
+    BatchVerdict,
     Diagram,
-    Exchange,
     Fate,
     Folded,
-    Line,
-    Note,
+    Lifeline,
+    Remark,
+    RoundTrip,
     Sent,
     Step,
-    Stored,
-    Verdict,
 )
 from echoless.diagram.wording import (
     answer_text,
@@ -55,21 +55,21 @@ def _participants(diagram: Diagram) -> Iterator[str]:
             yield f"{prefix}{index} as {_title(line)}"
 
 
-def _title(line: Line) -> str:
+def _title(line: Lifeline) -> str:
     return _BREAK.join(_safe(text) for text in line if text)
 
 
 def _step(step: Step, diagram: Diagram) -> Iterator[str]:
     match step:
-        case Exchange():
+        case RoundTrip():
             yield from _exchange(step, diagram)
         case Folded():
             yield f"P{step.producer}->>B{step.broker}: ... {folded_text(step)} ..."
-        case Note():
+        case Remark():
             yield f"Note over B{step.broker}: {_safe(step.text)}"
 
 
-def _exchange(exchange: Exchange, diagram: Diagram) -> Iterator[str]:
+def _exchange(exchange: RoundTrip, diagram: Diagram) -> Iterator[str]:
     producer, broker = f"P{exchange.producer}", f"B{exchange.broker}"
     fate = _safe(fate_text(exchange))
     request = ", ".join(_safe(sent_text(one, diagram)) for one in exchange.sent) or exchange.api
@@ -78,7 +78,7 @@ def _exchange(exchange: Exchange, diagram: Diagram) -> Iterator[str]:
         return
     yield f"{producer}->>{broker}: {request}"
     for one in exchange.sent:
-        if one.verdict is not Verdict.NOT_JUDGED:
+        if one.verdict is not BatchVerdict.NOT_JUDGED:
             yield f"Note right of {broker}: {_verdict(one, is_named=len(exchange.sent) > 1)}"
     if has_answer(exchange):
         is_lost = exchange.response is not Fate.ARRIVED
@@ -90,7 +90,7 @@ def _exchange(exchange: Exchange, diagram: Diagram) -> Iterator[str]:
 
 def _verdict(sent: Sent, *, is_named: bool) -> str:
     lines = [f"{sent.letter} {verdict_text(sent)}" if is_named else verdict_text(sent)]
-    if sent.verdict is Verdict.REJECTED:
+    if sent.verdict is BatchVerdict.REJECTED:
         lines.append(sent.reason)
     if sent.window is not None:
         window = [
@@ -110,7 +110,7 @@ def _log(diagram: Diagram) -> str:
     return _BREAK.join(lines)
 
 
-def _letters(stored: list[Stored]) -> str:
+def _letters(stored: list[AppendedBatch]) -> str:
     rest = len(stored) - _STORED_SHOWN_MAX
     before = [f"{rest} before"] if rest > 0 else []
     letters = [one.letter for one in stored[-_STORED_SHOWN_MAX:]]

@@ -15,17 +15,17 @@ from echoless.diagram.letters import Letters
 from echoless.diagram.lives import Connection, Event, connection_of, with_lives
 from echoless.diagram.producer_lines import ProducerLines, is_request
 from echoless.diagram.steps import (
-    Batch,
+    AppendedBatch,
+    BatchVerdict,
     Diagram,
-    Exchange,
     Fate,
     Fault,
-    Line,
-    Note,
+    Lifeline,
+    NumberedBatch,
+    Remark,
+    RoundTrip,
     Sent,
     Step,
-    Stored,
-    Verdict,
 )
 from echoless.diagram.wording import fault_text
 
@@ -58,8 +58,8 @@ class _Builder:
         self._lines = ProducerLines(events)
         self._letters = Letters()
         self._steps: list[Step] = []
-        self._stored: list[Stored] = []
-        self._latest: dict[tuple[Connection, int], Exchange] = {}
+        self._stored: list[AppendedBatch] = []
+        self._latest: dict[tuple[Connection, int], RoundTrip] = {}
         """The latest exchange of each connection and correlation id."""
         self._silent: set[Connection] = set()
         """Connections on which no answer arrives any more."""
@@ -75,7 +75,7 @@ class _Builder:
         return Diagram(
             producers=self._lines.lines,
             brokers=[
-                Line(f"broker {number}" if number else "broker", "") for number in self._brokers
+                Lifeline(f"broker {number}" if number else "broker", "") for number in self._brokers
             ],
             steps=self._steps,
             partitions=sorted({(one.batch.topic, one.batch.partition) for one in self._all_sent()}),
@@ -83,7 +83,7 @@ class _Builder:
         )
 
     def _all_sent(self) -> Iterable[Sent]:
-        return (one for step in self._steps if isinstance(step, Exchange) for one in step.sent)
+        return (one for step in self._steps if isinstance(step, RoundTrip) for one in step.sent)
 
     # --- one event each
 
@@ -93,18 +93,18 @@ class _Builder:
         if exchange is None or not _takes_decision(exchange, batch, event):
             exchange = self._begin(event, "produce")
         undecided = [
-            s for s in exchange.sent if s.batch == batch and s.verdict is Verdict.NOT_JUDGED
+            s for s in exchange.sent if s.batch == batch and s.verdict is BatchVerdict.NOT_JUDGED
         ]
         sent = undecided[0] if undecided else self._send(exchange, batch)
-        sent.verdict = Verdict(event["decision"])
+        sent.verdict = BatchVerdict(event["decision"])
         sent.base_offset = event["base_offset"]
         sent.error, sent.reason = event["error"] or "", event["reason"]
         if event["window"] is not None:
             window = [self._letters.remembered(batch, tuple(item)) for item in event["window"]]
             sent.window = tuple(window)
-        if sent.verdict is Verdict.APPENDED:
+        if sent.verdict is BatchVerdict.APPENDED:
             self._letters.store(batch)
-            self._stored.append(Stored(sent.letter, batch, sent.base_offset))
+            self._stored.append(AppendedBatch(sent.letter, batch, sent.base_offset))
 
     def _hit(self, event: Event) -> None:
         batches = [_batch(batch) for batch in event["batches"]]
@@ -126,7 +126,7 @@ class _Builder:
         is_fault = event["event"] == "fault"
         text = fault_text(_fault(event)) if is_fault else _said(event)
         self._steps.append(
-            Note(
+            Remark(
                 time_ms=event.get("time_ms", self._steps[-1].time_ms if self._steps else 0),
                 broker=self._broker(event),
                 text=text,
@@ -136,8 +136,8 @@ class _Builder:
 
     # --- exchanges
 
-    def _begin(self, event: Event, api: str) -> Exchange:
-        exchange = Exchange(
+    def _begin(self, event: Event, api: str) -> RoundTrip:
+        exchange = RoundTrip(
             time_ms=event["time_ms"],
             producer=self._lines.index(event),
             broker=self._broker(event),
@@ -151,7 +151,7 @@ class _Builder:
         self._steps.append(exchange)
         return exchange
 
-    def _send(self, exchange: Exchange, batch: Batch) -> Sent:
+    def _send(self, exchange: RoundTrip, batch: NumberedBatch) -> Sent:
         letter, attempt = self._letters.of(batch), self._letters.next_attempt(batch)
         sent = Sent(batch=batch, letter=letter, attempt=attempt)
         exchange.sent.append(sent)
@@ -161,12 +161,12 @@ class _Builder:
         return self._brokers.index(event.get("broker_id", self._brokers[0]))
 
 
-def _takes_decision(exchange: Exchange, batch: Batch, event: Event) -> bool:
+def _takes_decision(exchange: RoundTrip, batch: NumberedBatch, event: Event) -> bool:
     """Whether the decision is about this exchange, and not about a later request."""
     actions = {fault.action for fault in exchange.faults}
     if actions & _NEVER_JUDGED:
         return False
-    if any(one.batch == batch and one.verdict is Verdict.NOT_JUDGED for one in exchange.sent):
+    if any(one.batch == batch and one.verdict is BatchVerdict.NOT_JUDGED for one in exchange.sent):
         return True
     if event["correlation_id"] == _UNKNOWN_CORRELATION:
         return False
@@ -175,7 +175,7 @@ def _takes_decision(exchange: Exchange, batch: Batch, event: Event) -> bool:
     return is_other or "twice" in actions
 
 
-def _takes_fault(exchange: Exchange, batches: list[Batch]) -> bool:
+def _takes_fault(exchange: RoundTrip, batches: list[NumberedBatch]) -> bool:
     known = {one.batch for one in exchange.sent}
     return all(batch in known for batch in batches)
 
@@ -188,8 +188,8 @@ def _key(event: Event) -> tuple[Connection, int]:
     return connection_of(event), event["correlation_id"]
 
 
-def _batch(event: Event) -> Batch:
-    return Batch(*(event[field] for field in Batch._fields))
+def _batch(event: Event) -> NumberedBatch:
+    return NumberedBatch(*(event[field] for field in NumberedBatch._fields))
 
 
 def _said(event: Event) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from echoless.diagram.canvas import Canvas, text_width
-from echoless.diagram.steps import Remembered, Sent, Verdict
+from echoless.diagram.steps import BatchVerdict, Sent, WindowEntry
 from echoless.diagram.style import HUES
 from echoless.diagram.wording import is_old_repeat, range_text
 
@@ -53,7 +53,7 @@ def draw_window(canvas: Canvas, x: float, y: float, sent: Sent) -> float:
 
 
 def draw_stored(
-    canvas: Canvas, x: float, y: float, items: Sequence[tuple[Remembered, int]]
+    canvas: Canvas, x: float, y: float, items: Sequence[tuple[WindowEntry, int]]
 ) -> None:
     """Batches in their log, each with the offset where it begins below it."""
     for remembered, base_offset in items:
@@ -61,25 +61,28 @@ def draw_stored(
         x = _draw_pill(canvas, x, y, remembered, is_solid=False)
 
 
-def _is_found(sent: Sent, remembered: Remembered) -> bool:
+def _is_found(sent: Sent, remembered: WindowEntry) -> bool:
     numbers = sent.batch.base_sequence, sent.batch.last_sequence
-    return sent.verdict in {Verdict.DUPLICATE, Verdict.DIVERGENT} and numbers == remembered[1:]
+    return (
+        sent.verdict in {BatchVerdict.DUPLICATE, BatchVerdict.DIVERGENT}
+        and numbers == remembered[1:]
+    )
 
 
 def _draw_newcomer(canvas: Canvas, x: float, y: float, sent: Sent, *, has_window: bool) -> float:
     """Draws the batch itself: after the window if it was appended, apart from it if refused."""
     batch = sent.batch
-    itself = Remembered(sent.letter, batch.base_sequence, batch.last_sequence)
-    if sent.verdict is Verdict.APPENDED:
+    itself = WindowEntry(sent.letter, batch.base_sequence, batch.last_sequence)
+    if sent.verdict is BatchVerdict.APPENDED:
         canvas.text(x + 1, y + 13, "+", "number dim")
         return _draw_pill(canvas, x + 13, y, itself, is_solid=True)
-    if sent.verdict is Verdict.REJECTED and not is_old_repeat(sent) and has_window:
+    if sent.verdict is BatchVerdict.REJECTED and not is_old_repeat(sent) and has_window:
         return _draw_pill(canvas, x + 8, y, itself, is_solid=False, frame="gap")
     return x
 
 
 def _draw_pill(
-    canvas: Canvas, x: float, y: float, batch: Remembered, *, is_solid: bool, frame: str = ""
+    canvas: Canvas, x: float, y: float, batch: WindowEntry, *, is_solid: bool, frame: str = ""
 ) -> float:
     letter, *numbers = batch
     text = f"{letter} {range_text(*numbers)}".strip()

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from echoless.diagram.lives import Connection, Event, connection_of
-from echoless.diagram.steps import Line
+from echoless.diagram.steps import Lifeline
 from echoless.diagram.wording import name_text
 
 _Identity = tuple[str, int, str]
@@ -31,7 +31,7 @@ class ProducerLines:
         self._by_connection = _identities(requests)
         self._taking_turns = _taking_turns(requests)
         self._indexes: dict[tuple[_Identity, Connection | None], int] = {}
-        self.lines: list[Line] = []
+        self.lines: list[Lifeline] = []
 
     def index(self, event: Event) -> int:
         """The line of the request to which the event belongs."""
@@ -91,11 +91,11 @@ def _identity(event: Event) -> _Identity:
     return name, producer_id, event.get("principal") or _ANONYMOUS
 
 
-def _line(identity: _Identity, connection: Connection | None) -> Line:
+def _line(identity: _Identity, connection: Connection | None) -> Lifeline:
     name, producer_id, principal = identity
     details = [] if producer_id == NO_PRODUCER else [f"producer id {producer_id}"]
     if principal != _ANONYMOUS:
         details.append(name_text(principal))
     if connection is not None:
         details.append(f"connection {connection[-1]}")
-    return Line(name_text(name), ", ".join(details))
+    return Lifeline(name_text(name), ", ".join(details))

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import NamedTuple
 
 
-class Batch(NamedTuple):
+class NumberedBatch(NamedTuple):
     """One batch as its producer numbered it."""
 
     topic: str
@@ -18,7 +18,7 @@ class Batch(NamedTuple):
     last_sequence: int
 
 
-class Verdict(Enum):
+class BatchVerdict(Enum):
     """The broker's decision; the values are those of `/decisions`."""
 
     APPENDED = "append"
@@ -29,7 +29,7 @@ class Verdict(Enum):
     """The batch never reached a decision."""
 
 
-class Remembered(NamedTuple):
+class WindowEntry(NamedTuple):
     """A batch in the window, with its letter in the diagram, if it has one."""
 
     letter: str
@@ -41,16 +41,16 @@ class Remembered(NamedTuple):
 class Sent:
     """One batch in a request, and the decision about it."""
 
-    batch: Batch
+    batch: NumberedBatch
     letter: str
     attempt: int
     """1 the first time it appears in the diagram."""
-    verdict: Verdict = Verdict.NOT_JUDGED
+    verdict: BatchVerdict = BatchVerdict.NOT_JUDGED
     base_offset: int = -1
     error: str = ""
     """The error's name: `OUT_OF_ORDER_SEQUENCE_NUMBER`."""
     reason: str = ""
-    window: tuple[Remembered, ...] | None = None
+    window: tuple[WindowEntry, ...] | None = None
     """The window against which it was judged; None if it was not judged."""
 
 
@@ -78,7 +78,7 @@ class Fate(Enum):
 
 
 @dataclass(slots=True, kw_only=True)
-class Exchange:
+class RoundTrip:
     """A request and its answer."""
 
     time_ms: int
@@ -109,7 +109,7 @@ class Folded:
 
 
 @dataclass(slots=True, kw_only=True)
-class Note:
+class Remark:
     """A remark about a broker, or a note added by the recorder."""
 
     time_ms: int
@@ -118,10 +118,10 @@ class Note:
     is_fault: bool = False
 
 
-Step = Exchange | Folded | Note
+Step = RoundTrip | Folded | Remark
 
 
-class Line(NamedTuple):
+class Lifeline(NamedTuple):
     """A participant: a vertical line."""
 
     name: str
@@ -129,11 +129,11 @@ class Line(NamedTuple):
     """A second, smaller line of text: the producer id."""
 
 
-class Stored(NamedTuple):
+class AppendedBatch(NamedTuple):
     """A batch that the recording saw appended."""
 
     letter: str
-    batch: Batch
+    batch: NumberedBatch
     base_offset: int
 
 
@@ -141,10 +141,10 @@ class Stored(NamedTuple):
 class Diagram:
     """One recorded run."""
 
-    producers: list[Line]
-    brokers: list[Line]
+    producers: list[Lifeline]
+    brokers: list[Lifeline]
     steps: list[Step]
     partitions: list[tuple[str, int]]
     """All topics and partitions that appear, in order."""
-    stored: list[Stored]
+    stored: list[AppendedBatch]
     """In append order, over all partitions."""

@@ -10,16 +10,16 @@ from typing import Final
 
 from echoless.diagram.arrows import draw_answer, draw_request
 from echoless.diagram.canvas import Canvas, text_width
-from echoless.diagram.layout import Columns, arrange, head_width
+from echoless.diagram.layout import Lanes, arrange, head_width
 from echoless.diagram.pills import draw_stored
 from echoless.diagram.steps import (
     Diagram,
-    Exchange,
     Folded,
-    Line,
-    Note,
-    Remembered,
+    Lifeline,
+    Remark,
+    RoundTrip,
     Step,
+    WindowEntry,
 )
 from echoless.diagram.style import stylesheet
 from echoless.diagram.verdicts import draw_verdicts
@@ -45,7 +45,7 @@ class _Picture:
         self._theme = theme
         self._diagram = diagram
         self._title = title
-        self._columns: Columns = arrange(diagram)
+        self._columns: Lanes = arrange(diagram)
         self._canvas = Canvas()
 
     def draw(self) -> str:
@@ -83,15 +83,15 @@ class _Picture:
 
     def _draw_step(self, step: Step, y: float) -> None:
         match step:
-            case Exchange():
+            case RoundTrip():
                 self._draw_exchange(step, y)
             case Folded():
                 self._draw_remark(self._middle(step), y, folded_text(step), "remark")
-            case Note():
+            case Remark():
                 look = "bolt" if step.is_fault else "remark"
                 self._draw_remark(self._columns.brokers[step.broker], y, step.text, look)
 
-    def _draw_exchange(self, exchange: Exchange, y: float) -> None:
+    def _draw_exchange(self, exchange: RoundTrip, y: float) -> None:
         columns = self._columns
         ends = columns.producers[exchange.producer], columns.brokers[exchange.broker]
         draw_request(self._canvas, exchange, self._diagram, ends, y)
@@ -123,7 +123,7 @@ class _Picture:
     def _draw_partition(self, place: tuple[str, int], y: float) -> None:
         items = [
             (
-                Remembered(one.letter, one.batch.base_sequence, one.batch.last_sequence),
+                WindowEntry(one.letter, one.batch.base_sequence, one.batch.last_sequence),
                 one.base_offset,
             )
             for one in self._diagram.stored
@@ -142,7 +142,7 @@ class _Picture:
         draw_stored(self._canvas, x, y, items[-_STORED_SHOWN_MAX:])
 
     def _height(self, step: Step) -> float:
-        return self._columns.exchange_height(step) if isinstance(step, Exchange) else _NOTE_HEIGHT
+        return self._columns.exchange_height(step) if isinstance(step, RoundTrip) else _NOTE_HEIGHT
 
     def _middle(self, step: Folded) -> float:
         columns = self._columns
@@ -155,7 +155,9 @@ class _Picture:
 
     def _description(self) -> str:
         """The run in words, for screen readers."""
-        faults = [fate_text(s) for s in self._diagram.steps if isinstance(s, Exchange) and s.faults]
+        faults = [
+            fate_text(s) for s in self._diagram.steps if isinstance(s, RoundTrip) and s.faults
+        ]
         stored = " ".join(one.letter for one in self._diagram.stored)
         sentences = [
             counts_text(self._diagram),
@@ -165,7 +167,7 @@ class _Picture:
         return ". ".join(sentences) + "."
 
 
-def _draw_head(canvas: Canvas, x: float, line: Line) -> None:
+def _draw_head(canvas: Canvas, x: float, line: Lifeline) -> None:
     width = head_width(line)
     canvas.box(x - width / 2, _HEAD_TOP, width, _HEAD_HEIGHT, "head", radius=6)
     name_y = _HEAD_TOP + (17 if line.detail else 25)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from echoless.diagram.steps import Diagram, Exchange, Fate, Folded, Sent, Step, Verdict
+from echoless.diagram.steps import BatchVerdict, Diagram, Fate, Folded, RoundTrip, Sent, Step
 from echoless.diagram.wording import (
     answer_text,
     fate_text,
@@ -32,7 +32,7 @@ def render(diagram: Diagram, steps_max: int) -> str:
 
 def _step(step: Step, diagram: Diagram) -> Iterator[str]:
     match step:
-        case Exchange():
+        case RoundTrip():
             yield from _exchange(step, diagram)
         case Folded():
             yield f"{diagram.producers[step.producer].name}: ... {folded_text(step)} ..."
@@ -40,7 +40,7 @@ def _step(step: Step, diagram: Diagram) -> Iterator[str]:
             yield f"== {step.text}"
 
 
-def _exchange(exchange: Exchange, diagram: Diagram) -> Iterator[str]:
+def _exchange(exchange: RoundTrip, diagram: Diagram) -> Iterator[str]:
     producer = diagram.producers[exchange.producer].name
     broker = diagram.brokers[exchange.broker].name
     is_lost = exchange.request is not Fate.ARRIVED
@@ -49,7 +49,7 @@ def _exchange(exchange: Exchange, diagram: Diagram) -> Iterator[str]:
     sign = "--X" if is_lost else "-->"
     yield f"{producer} {sign} {broker}: {_with(request, fate if is_lost else '')}"
     for sent in exchange.sent:
-        if sent.verdict is not Verdict.NOT_JUDGED:
+        if sent.verdict is not BatchVerdict.NOT_JUDGED:
             yield f"    {sent.letter} {verdict_text(sent)}{_details(sent)}"
     if exchange.response is not Fate.ARRIVED and has_answer(exchange):
         yield f"{producer} X-- {broker}: {_with(answer_text(exchange), fate)}"
@@ -63,8 +63,8 @@ def _with(text: str, fate: str) -> str:
 
 def _details(sent: Sent) -> str:
     """The reason and the window, unless it was simply appended."""
-    if sent.verdict is Verdict.APPENDED:
+    if sent.verdict is BatchVerdict.APPENDED:
         return ""
-    reason = f"; {sent.reason}" if sent.verdict is Verdict.REJECTED else ""
+    reason = f"; {sent.reason}" if sent.verdict is BatchVerdict.REJECTED else ""
     window = [f"{one.base_sequence}-{one.last_sequence}" for one in sent.window or ()]
     return f"{reason}; window [{' '.join(window)}]"

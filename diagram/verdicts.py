@@ -6,7 +6,7 @@ from typing import Final
 
 from echoless.diagram.canvas import Canvas, text_width
 from echoless.diagram.pills import draw_badge, draw_window
-from echoless.diagram.steps import Exchange, Sent, Verdict
+from echoless.diagram.steps import BatchVerdict, RoundTrip, Sent
 from echoless.diagram.wording import is_old_repeat, verdict_text
 
 SHOWN_MAX: Final = 6
@@ -16,7 +16,7 @@ _WINDOW: Final = 24
 _SPACE: Final = 6
 
 
-def draw_verdicts(canvas: Canvas, exchange: Exchange, x: float, y: float) -> None:
+def draw_verdicts(canvas: Canvas, exchange: RoundTrip, x: float, y: float) -> None:
     """Draws them one below the other, from the middle of the first line at `y`."""
     judged = _judged(exchange)
     for sent in judged[:SHOWN_MAX]:
@@ -26,7 +26,7 @@ def draw_verdicts(canvas: Canvas, exchange: Exchange, x: float, y: float) -> Non
         canvas.text(x + 14, y + 4, f"and {len(judged) - SHOWN_MAX} more", "small dim")
 
 
-def verdicts_height(exchange: Exchange) -> float:
+def verdicts_height(exchange: RoundTrip) -> float:
     """Height of everything that `draw_verdicts` shows."""
     judged = _judged(exchange)
     more = _LINE if len(judged) > SHOWN_MAX else 0
@@ -35,15 +35,15 @@ def verdicts_height(exchange: Exchange) -> float:
 
 def look(sent: Sent) -> str:
     """The class that colours a verdict."""
-    if sent.verdict is Verdict.APPENDED:
+    if sent.verdict is BatchVerdict.APPENDED:
         return "stored"
-    if sent.verdict is Verdict.REJECTED and not is_old_repeat(sent):
+    if sent.verdict is BatchVerdict.REJECTED and not is_old_repeat(sent):
         return "refused"
     return "repeat"
 
 
-def _judged(exchange: Exchange) -> list[Sent]:
-    return [one for one in exchange.sent if one.verdict is not Verdict.NOT_JUDGED]
+def _judged(exchange: RoundTrip) -> list[Sent]:
+    return [one for one in exchange.sent if one.verdict is not BatchVerdict.NOT_JUDGED]
 
 
 def _draw_verdict(canvas: Canvas, sent: Sent, x: float, y: float, *, is_named: bool) -> None:
@@ -55,7 +55,7 @@ def _draw_verdict(canvas: Canvas, sent: Sent, x: float, y: float, *, is_named: b
     canvas.text(text_x, y + 4, text, f"verdict {look(sent)}")
     canvas.reach(text_x + text_width(text))
     y += _LINE
-    if sent.verdict is Verdict.REJECTED:
+    if sent.verdict is BatchVerdict.REJECTED:
         canvas.text(x + 12, y + 4, sent.reason, "small dim")
         canvas.reach(x + 12 + text_width(sent.reason, 11))
         y += _LINE
@@ -64,6 +64,6 @@ def _draw_verdict(canvas: Canvas, sent: Sent, x: float, y: float, *, is_named: b
 
 
 def _height(sent: Sent) -> float:
-    reason = _LINE if sent.verdict is Verdict.REJECTED else 0
+    reason = _LINE if sent.verdict is BatchVerdict.REJECTED else 0
     window = _WINDOW if sent.window is not None else 0
     return _LINE + reason + window + _SPACE

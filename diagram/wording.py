@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from echoless.diagram.steps import (
+    BatchVerdict,
     Diagram,
-    Exchange,
     Fate,
     Fault,
     Folded,
+    RoundTrip,
     Sent,
     Step,
-    Verdict,
 )
 from echoless.protocol.errors import ErrorCode
 
@@ -93,47 +93,47 @@ def verdict_text(sent: Sent) -> str:
     if is_old_repeat(sent):
         return f"stored before, older than the window: {error_text(sent.error)}"
     match sent.verdict:
-        case Verdict.APPENDED:
+        case BatchVerdict.APPENDED:
             return f"appended at offset {sent.base_offset}"
-        case Verdict.DUPLICATE:
+        case BatchVerdict.DUPLICATE:
             return f"duplicate, stored before at offset {sent.base_offset}"
-        case Verdict.DIVERGENT:
+        case BatchVerdict.DIVERGENT:
             return f"duplicate with other bytes, stored before at offset {sent.base_offset}"
-        case Verdict.REJECTED:
+        case BatchVerdict.REJECTED:
             return f"refused: {error_text(sent.error)}"
-        case Verdict.NOT_JUDGED:
+        case BatchVerdict.NOT_JUDGED:
             return "never judged"
 
 
-def answer_text(exchange: Exchange) -> str:
+def answer_text(exchange: RoundTrip) -> str:
     """The broker's answer, sent or not."""
     actions = {fault.action for fault in exchange.faults}
     if actions & _ERRORS:
         codes = [fault.field("code") for fault in exchange.faults if fault.action in _ERRORS]
         return error_text(codes[0]) if codes[0] else _denial_text(exchange)
     if len(exchange.sent) > 1:
-        refused = sum(one.verdict is Verdict.REJECTED for one in exchange.sent)
+        refused = sum(one.verdict is BatchVerdict.REJECTED for one in exchange.sent)
         return f"{refused} of {len(exchange.sent)} refused" if refused else "all stored"
-    if not exchange.sent or exchange.sent[0].verdict is Verdict.NOT_JUDGED:
+    if not exchange.sent or exchange.sent[0].verdict is BatchVerdict.NOT_JUDGED:
         return ""
     sent = exchange.sent[0]
     return error_text(sent.error) if sent.error else f"offset {sent.base_offset}"
 
 
-def _denial_text(exchange: Exchange) -> str:
+def _denial_text(exchange: RoundTrip) -> str:
     if exchange.api == "produce":
         return error_text(ErrorCode.TOPIC_AUTHORIZATION_FAILED.name)
     return "not authorized"
 
 
-def is_success(exchange: Exchange) -> bool:
+def is_success(exchange: RoundTrip) -> bool:
     """Whether the answer says that everything is stored."""
     actions = {fault.action for fault in exchange.faults}
     refused = any(one.error and not is_old_repeat(one) for one in exchange.sent)
     return not refused and not actions & _ERRORS
 
 
-def fate_text(exchange: Exchange) -> str:
+def fate_text(exchange: RoundTrip) -> str:
     """The fate of the request or the answer, with the rules that caused it.
 
     A crash affects the broker: it has its own note.
@@ -144,7 +144,7 @@ def fate_text(exchange: Exchange) -> str:
     return ", ".join(fates)
 
 
-def has_answer(exchange: Exchange) -> bool:
+def has_answer(exchange: RoundTrip) -> bool:
     """Whether the broker began to answer."""
     return exchange.request is Fate.ARRIVED and (
         bool(answer_text(exchange)) or exchange.response is not Fate.ARRIVED
@@ -191,7 +191,7 @@ def counts_text(diagram: Diagram) -> str:
     places = ", ".join(partition_text(*one) for one in diagram.partitions[:4])
     rest = len(diagram.partitions) - 4
     requests = sum(_requests(step) for step in diagram.steps)
-    faults = sum(len(step.faults) for step in diagram.steps if isinstance(step, Exchange))
+    faults = sum(len(step.faults) for step in diagram.steps if isinstance(step, RoundTrip))
     parts = [
         f"{places} and {rest} more" if rest > 0 else places,
         _counted(requests, "request"),
@@ -203,7 +203,7 @@ def counts_text(diagram: Diagram) -> str:
 def _requests(step: Step) -> int:
     if isinstance(step, Folded):
         return step.exchanges
-    return int(isinstance(step, Exchange))
+    return int(isinstance(step, RoundTrip))
 
 
 def _counted(count: int, noun: str) -> str:

@@ -1,7 +1,7 @@
 """Access control lists: the rule that decides whether a principal may do something, as Kafka's authorizer has it.
 
 An ACL (`Binding`) names a resource by a pattern, and says who may do what with it, or may not. `Acls`
-holds those of a cluster, and `Rule` applies them. Deny goes before allow, nothing is allowed by default,
+holds those of a cluster, and `AclAuthorizer` applies them. Deny goes before allow, nothing is allowed by default,
 and only on the allowing side do operations imply others. Pure; where ACLs are kept is up to the caller.
 
 Hosts are compared as Java writes addresses (`java_host`): Kafka stores them so.
@@ -265,7 +265,7 @@ class Acls:
 
 
 @dataclass(slots=True, frozen=True)
-class Rule:
+class AclAuthorizer:
     """Decides by a cluster's ACLs."""
 
     acls: Acls

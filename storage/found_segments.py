@@ -12,14 +12,14 @@ import logging
 from echoless.storage import paths
 from echoless.storage.file_system import CorruptLogError
 from echoless.storage.kept_offsets import OFFSET_MAX
-from echoless.storage.opening import Opening
+from echoless.storage.opening import LogOpening
 from echoless.storage.segment import Segment
 from echoless.storage.segments import Segments
 
 logger = logging.getLogger(__name__)
 
 
-def open_segments(opening: Opening) -> Segments:
+def open_segments(opening: LogOpening) -> Segments:
     """Opens every segment, each assumed to end where the next begins; nothing is read yet.
 
     Raises `CorruptLogError` if segments are missing at the beginning.
@@ -43,7 +43,7 @@ def open_segments(opening: Opening) -> Segments:
     )
 
 
-def _check_beginning(opening: Opening, first_base: int) -> None:
+def _check_beginning(opening: LogOpening, first_base: int) -> None:
     start = opening.log_start_offset
     if first_base <= start or not opening.is_start_known:
         return
@@ -54,7 +54,7 @@ def _check_beginning(opening: Opening, first_base: int) -> None:
     logger.warning("%s: going on without what is missing: %s", path, reason)
 
 
-def _first_segment(opening: Opening) -> Segment:
+def _first_segment(opening: LogOpening) -> Segment:
     start = opening.log_start_offset
     if opening.recovery_point > start:
         raise CorruptLogError(

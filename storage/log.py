@@ -55,7 +55,7 @@ from echoless.storage.durability import Durability
 from echoless.storage.file_system import StorageError
 from echoless.storage.log_config import LogConfig
 from echoless.storage.old_segments import OldSegments
-from echoless.storage.opening import Opening, Recovered
+from echoless.storage.opening import LogOpening, Recovered
 from echoless.storage.pending_change import PendingChange
 from echoless.storage.pending_flush import PendingFlush
 from echoless.storage.pending_segment_removal import PendingSegmentRemoval
@@ -85,7 +85,7 @@ _CLIENT: Final = AppendOrigin.CLIENT
 class Log:
     """The log in one partition directory."""
 
-    def __init__(self, opening: Opening, recovered: Recovered) -> None:
+    def __init__(self, opening: LogOpening, recovered: Recovered) -> None:
         """Use `Log.open`."""
         self.directory = opening.directory
         self.config = opening.config
@@ -133,7 +133,7 @@ class Log:
         self._set_rules()
 
     @classmethod
-    def open(cls, opening: Opening) -> Log:
+    def open(cls, opening: LogOpening) -> Log:
         """Opens or creates the log in an existing directory; see `recovery.py`.
 
         Raises `StorageError`, `CorruptLogError`.
@@ -368,7 +368,7 @@ class Log:
     def producer_snapshot_chunk(
         self, offset: int | None, position: int, bytes_max: int
     ) -> SnapshotChunk:
-        """Reads some bytes of the producer state that a new replica begins with; see `start_anew_at`.
+        """Reads some bytes of the producer state that a new replica begins with; see `reset_to`.
 
         `offset` None: of the newest snapshot at or below the log start; the answer names its offset.
         Raises `KafkaError` OFFSET_OUT_OF_RANGE if the snapshot of `offset` is gone.
@@ -431,7 +431,7 @@ class Log:
         """Returns the work that `truncate_to` does; None if there was no batch to cut, and it is done.
 
         Not below `first_offset`: the producer state as of any earlier offset is not known, so only
-        `start_anew_at` can go there. `truncation.py` has the steps, `pending_change.py` the rest.
+        `reset_to` can go there. `truncation.py` has the steps, `pending_change.py` the rest.
         """
         assert offset >= self.first_offset, (
             f"cut at {offset}, the log begins at {self.first_offset}"
@@ -473,9 +473,7 @@ class Log:
         self.leader_epochs.truncate_from_end(offset)
         self._replace_producers(producers)
 
-    def start_anew_at(
-        self, offset: int, snapshot: Buffer, *, clock_ahead_ms: int, now_ms: int
-    ) -> None:
+    def reset_to(self, offset: int, snapshot: Buffer, *, clock_ahead_ms: int, now_ms: int) -> None:
         """Replaces the log by an empty one that begins at `offset`, with a leader's producer state.
 
         `snapshot` is the leader's `producer_snapshot_chunk`s joined together, `clock_ahead_ms` this
@@ -491,7 +489,7 @@ class Log:
     def start_replacement(
         self, offset: int, snapshot: Buffer, *, clock_ahead_ms: int, now_ms: int
     ) -> PendingChange[NewLog]:
-        """Returns the work that `start_anew_at` does; see `pending_change.py`."""
+        """Returns the work that `reset_to` does; see `pending_change.py`."""
         self._check_writable()
         self._end_swap()
         replacement = Replacement(
@@ -609,15 +607,15 @@ class Log:
         self.log_start_offset = max(self.log_start_offset, offset)
 
     def delete_old_segments(self, now_ms: int, high_watermark: int | None = None) -> int:
-        """`give_up_old_segments`, then removes what may go by now; returns how many segments went."""
-        self.give_up_old_segments(now_ms, high_watermark)
+        """`retire_old_segments`, then removes what may go by now; returns how many segments went."""
+        self.retire_old_segments(now_ms, high_watermark)
         pending = self.start_removal(high_watermark)
         if pending is None:
             return 0
         self._old_segments.complete_removal()
         return len(pending.reasons)
 
-    def give_up_old_segments(self, now_ms: int, high_watermark: int | None = None) -> None:
+    def retire_old_segments(self, now_ms: int, high_watermark: int | None = None) -> None:
         """Moves the log start above the segments that retention no longer keeps, in memory.
 
         `now_ms` is the wall-clock time, which retention compares with record timestamps. A segment
@@ -634,7 +632,7 @@ class Log:
         )
         if len(reasons) == len(self._segments):
             self.roll()
-        start = self._old_segments.give_up(reasons, high_watermark)
+        start = self._old_segments.retire(reasons, high_watermark)
         if start > self.log_start_offset:
             self.advance_log_start(start)
 

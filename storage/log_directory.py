@@ -48,7 +48,7 @@ from echoless.storage.file_system import FileLock, FileSystem, StorageError
 from echoless.storage.log import Log
 from echoless.storage.log_config import LogConfig
 from echoless.storage.meta_properties import claim_directory
-from echoless.storage.opening import Opening
+from echoless.storage.opening import LogOpening
 from echoless.storage.partition_directories import PartitionDirectories
 from echoless.storage.partition_metadata import write_topic_id_unsynced
 from echoless.storage.partition_names import PartitionNames
@@ -269,13 +269,13 @@ class LogDirectory:
         now_ms: int,
         offsets: PartitionOffsets = NO_OFFSETS,
         cleaned_to: int = 0,
-    ) -> Opening:
+    ) -> LogOpening:
         path = paths.partition_directory(self.path, *key)
         make_name_durable = None
         if not offsets.recovery_point:
             # No flush is known to have made its name durable, in this run or in an earlier one.
             make_name_durable = partial(self._names.sync, path, self._names.made())
-        return Opening(
+        return LogOpening(
             directory=path,
             config=config,
             fs=self._fs,

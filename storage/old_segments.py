@@ -63,7 +63,7 @@ class OldSegments:
         self.has_left_snapshots = False
         """Whether there are needless producer snapshots, those of segments that compaction has merged, say."""
 
-    def give_up(self, reasons: Sequence[Reason], high_watermark: int | None) -> int:
+    def retire(self, reasons: Sequence[Reason], high_watermark: int | None) -> int:
         """Gives up as many as possible of the segments that `reasons` names, oldest first.
 
         Returns the base offset of the first segment that stays.

@@ -1,6 +1,6 @@
 """The input and the result of opening a log.
 
-`Opening` goes in, `Recovered` comes out of `recovery.py`. Called by `log.py`, `log_directory.py` and
+`LogOpening` goes in, `Recovered` comes out of `recovery.py`. Called by `log.py`, `log_directory.py` and
 the modules that take part in recovery.
 """
 
@@ -19,7 +19,7 @@ from echoless.storage.segments import Segments
 
 
 @dataclass(slots=True, frozen=True, kw_only=True, eq=False)
-class Opening:
+class LogOpening:
     """One partition directory, and what is known of its log from elsewhere."""
 
     directory: str

@@ -44,7 +44,7 @@ from echoless.storage.compaction import swap
 from echoless.storage.file_system import CorruptLogError
 from echoless.storage.found_segments import open_segments
 from echoless.storage.leader_epochs import LeaderEpochs
-from echoless.storage.opening import Opening, Recovered
+from echoless.storage.opening import LogOpening, Recovered
 from echoless.storage.producers.replay import (
     rebuild,
     remove_snapshots,
@@ -60,12 +60,12 @@ from echoless.storage.torn_tail import cut_tail
 logger = logging.getLogger(__name__)
 
 
-def recover(opening: Opening) -> Recovered:
+def recover(opening: LogOpening) -> Recovered:
     """Opens the log. Raises `CorruptLogError` if durable records are damaged or missing."""
     return _begin(opening) if opening.is_new else _recover_found(opening)
 
 
-def _begin(opening: Opening) -> Recovered:
+def _begin(opening: LogOpening) -> Recovered:
     """Begins a log in a directory that was just made: there is nothing to look for."""
     segment = Segment.create(
         opening.fs, opening.directory, 0, opening.config, opening.now_ms, has_leftovers=False
@@ -73,7 +73,7 @@ def _begin(opening: Opening) -> Recovered:
     return _with_segments(opening, Segments([segment]))
 
 
-def _recover_found(opening: Opening) -> Recovered:
+def _recover_found(opening: LogOpening) -> Recovered:
     is_loss_accepted = accepted_loss.is_accepted(opening.fs, opening.directory)
     if is_loss_accepted:
         opening = replace(
@@ -90,7 +90,7 @@ def _recover_found(opening: Opening) -> Recovered:
     return recovered
 
 
-def _recover(opening: Opening) -> Recovered:
+def _recover(opening: LogOpening) -> Recovered:
     opening = _resume_replacement(opening)
     swap.resume(opening.fs, opening.directory, is_loss_accepted=opening.is_loss_accepted)
     recovered = _with_segments(opening, open_segments(opening))
@@ -102,7 +102,7 @@ def _recover(opening: Opening) -> Recovered:
     return recovered
 
 
-def _with_segments(opening: Opening, segments: Segments) -> Recovered:
+def _with_segments(opening: LogOpening, segments: Segments) -> Recovered:
     """The parts of the log before anything is read from its segments."""
     config = opening.config
     return Recovered(
@@ -120,7 +120,7 @@ def _with_segments(opening: Opening, segments: Segments) -> Recovered:
     )
 
 
-def _resume_replacement(opening: Opening) -> Opening:
+def _resume_replacement(opening: LogOpening) -> LogOpening:
     """Carries out a replacement of the log that a crash cut short."""
     try:
         start = replacement.resume(
@@ -143,7 +143,7 @@ def _resume_replacement(opening: Opening) -> Opening:
     return replace(opening, recovery_point=recovery_point, log_start_offset=start, clean=False)
 
 
-def _open_leader_epochs(opening: Opening) -> LeaderEpochs:
+def _open_leader_epochs(opening: LogOpening) -> LeaderEpochs:
     """Reads the file. A damaged one is removed if its loss is accepted: all batches are scanned then."""
     path = paths.join(opening.directory, paths.LEADER_EPOCH_CHECKPOINT)
     try:
@@ -156,7 +156,7 @@ def _open_leader_epochs(opening: Opening) -> LeaderEpochs:
     return LeaderEpochs(opening.fs, path)
 
 
-def _trust(opening: Opening, recovered: Recovered) -> None:
+def _trust(opening: LogOpening, recovered: Recovered) -> None:
     """Opens the log after a clean shutdown, without a scan."""
     segments = recovered.segments
     for segment in segments.closed:
@@ -180,7 +180,7 @@ def _ends_too_soon(last: Segment, end: int, recovery_point: int) -> CorruptLogEr
     )
 
 
-def _load_producers(opening: Opening, recovered: Recovered, end: int) -> None:
+def _load_producers(opening: LogOpening, recovered: Recovered, end: int) -> None:
     """Rebuilds the producer state as of `end`."""
     report, segments = recovered.report, recovered.segments
     report.snapshot_offset, report.snapshots_damaged, report.batches_replayed = rebuild(
@@ -197,7 +197,7 @@ def _load_producers(opening: Opening, recovered: Recovered, end: int) -> None:
         )
 
 
-def _scan(opening: Opening, recovered: Recovered) -> None:
+def _scan(opening: LogOpening, recovered: Recovered) -> None:
     """Steps 2 to 4 of the module's list."""
     segments = recovered.segments
     unsynced = segments.from_offset(opening.recovery_point)
@@ -221,14 +221,14 @@ def _scan(opening: Opening, recovered: Recovered) -> None:
             opening.sync_later(sync)
 
 
-def _sync(opening: Opening, segments: Segments) -> None:
+def _sync(opening: LogOpening, segments: Segments) -> None:
     """Makes the end of the log durable as it is now."""
     segments.active.file.sync()
     opening.fs.sync_directory(opening.directory)
 
 
 def _scan_segments(
-    opening: Opening, recovered: Recovered, unsynced: list[Segment]
+    opening: LogOpening, recovered: Recovered, unsynced: list[Segment]
 ) -> tuple[Segment, CorruptLogError | None]:
     """Reads segments up to the first damage; returns the last one read, and the damage in it."""
     last = unsynced[0]
@@ -244,7 +244,7 @@ def _scan_segments(
     return last, None
 
 
-def _scan_segment(opening: Opening, recovered: Recovered, segment: Segment) -> None:
+def _scan_segment(opening: LogOpening, recovered: Recovered, segment: Segment) -> None:
     report, epochs = recovered.report, recovered.leader_epochs
     base_offset = segment.base_offset
     if base_offset not in {report.snapshot_offset, recovered.segments.first.base_offset}:
@@ -262,7 +262,7 @@ def _scan_segment(opening: Opening, recovered: Recovered, segment: Segment) -> N
         report.bytes_scanned += header.batch_length + LOG_OVERHEAD
 
 
-def _agree_on_offsets(opening: Opening, recovered: Recovered) -> None:
+def _agree_on_offsets(opening: LogOpening, recovered: Recovered) -> None:
     """Steps 5 to 7: nothing that is kept of the log may reach beyond it."""
     fs, directory = opening.fs, opening.directory
     end = recovered.segments.active.next_offset
@@ -288,7 +288,7 @@ def _agree_on_offsets(opening: Opening, recovered: Recovered) -> None:
     recovered.leader_epochs.truncate_from_start(first_base)
 
 
-def _start_over(opening: Opening, recovered: Recovered) -> None:
+def _start_over(opening: LogOpening, recovered: Recovered) -> None:
     """Step 6: DeleteRecords had deleted all that survived; the log continues at its start offset."""
     fs, directory, start = opening.fs, opening.directory, opening.log_start_offset
     old = recovered.segments

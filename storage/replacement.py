@@ -52,7 +52,7 @@ class NewBeginning(NamedTuple):
 
 
 def snapshot_at(offset: int, snapshot: Buffer, clock_ahead_ms: int) -> NewBeginning:
-    """The leader's snapshot in this broker's time; see `Log.start_anew_at`.
+    """The leader's snapshot in this broker's time; see `Log.reset_to`.
 
     Raises `SnapshotError` if it is damaged or of another offset.
     """

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 
 from echoless.storage.file_system import CorruptLogError
-from echoless.storage.opening import Opening, Recovered
+from echoless.storage.opening import LogOpening, Recovered
 from echoless.storage.segment import Segment
 from echoless.storage.whole_batches import WholeBatches, whole_batches_after
 
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 def cut_tail(
-    opening: Opening, recovered: Recovered, last: Segment, damage: CorruptLogError
+    opening: LogOpening, recovered: Recovered, last: Segment, damage: CorruptLogError
 ) -> None:
     """Cuts the log off at the damage in `last`, durably, the newest file first.
 
@@ -67,7 +67,7 @@ def _what_follows(
 
 
 def _check_is_torn(
-    opening: Opening, damage: CorruptLogError, same: WholeBatches, later: WholeBatches
+    opening: LogOpening, damage: CorruptLogError, same: WholeBatches, later: WholeBatches
 ) -> None:
     """Raises `CorruptLogError` unless a crash explains the damage.
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from echoless.client.cluster import parse_addresses
-from echoless.client.connection import Connection, ConnectionFailedError
+from echoless.client.connection import BrokerConnection, ConnectionFailedError
 from echoless.client.security import NO_SECURITY, Security
 from echoless.protocol.errors import ErrorCode
 
@@ -14,11 +14,11 @@ _TIMEOUT_S: Final = 2.0
 _TRANSACTION_TIMEOUT_MS: Final = 2**31 - 1
 
 
-class NoLeaderError(Exception):
+class LeaderNotAvailableError(Exception):
     """No broker answered, or none knows a leader at the moment. Retrying may help."""
 
 
-class Leaders:
+class LeaderCache:
     """Cached answers of the brokers at `bootstrap_servers`. Blocking."""
 
     def __init__(self, bootstrap_servers: str, security: Security = NO_SECURITY) -> None:
@@ -31,14 +31,14 @@ class Leaders:
         self._known.clear()
 
     def address(self, topic: str, partition: int) -> str:
-        """`host:port` of the leader. Raises `NoLeaderError`."""
+        """`host:port` of the leader. Raises `LeaderNotAvailableError`."""
         where = topic, partition
         if where not in self._known:
             self._known[where] = self._find(topic, partition)
         return self._known[where]
 
     def init_producer_id(self) -> int:
-        """An unused producer id; its epoch is 0. Raises `NoLeaderError`."""
+        """An unused producer id; its epoch is 0. Raises `LeaderNotAvailableError`."""
         fields = {
             "transactional_id": None,
             "transaction_timeout": _TRANSACTION_TIMEOUT_MS,
@@ -49,7 +49,7 @@ class Leaders:
         }
         answer = self._ask_any("init_producer_id", fields)
         if answer.error_code.value != ErrorCode.NONE:
-            raise NoLeaderError(f"no producer id: {answer.error_code.name}")
+            raise LeaderNotAvailableError(f"no producer id: {answer.error_code.name}")
         return int(answer.producer_id)
 
     def _find(self, topic: str, partition: int) -> str:
@@ -64,14 +64,14 @@ class Leaders:
         for row in answer.topics[0].partitions:
             if row.partition_index == partition and row.leader_id in brokers:
                 return brokers[row.leader_id]
-        raise NoLeaderError(f"{topic}-{partition} has no leader")
+        raise LeaderNotAvailableError(f"{topic}-{partition} has no leader")
 
     def _ask_any(self, api: str, fields: Mapping[str, Any]) -> Any:
         said = []
         for host, port in self._bootstrap:
             try:
-                with Connection.open(host, port, _TIMEOUT_S, self._security) as connection:
+                with BrokerConnection.open(host, port, _TIMEOUT_S, self._security) as connection:
                     return connection.request(api, fields)
             except ConnectionFailedError as error:
                 said.append(str(error))
-        raise NoLeaderError("; ".join(said))
+        raise LeaderNotAvailableError("; ".join(said))

@@ -16,8 +16,8 @@ import socket
 import time
 from typing import Any, Final, NamedTuple, Self
 
-from echoless.client.answers import Answer
-from echoless.client.connection import Connection, ConnectionFailedError
+from echoless.client.answers import PartitionProduceResponse
+from echoless.client.connection import BrokerConnection, ConnectionFailedError
 from echoless.client.messages import LENGTH, answer_size, decode_answer, encode_produce
 from echoless.client.security import NO_SECURITY, Security
 from echoless.protocol.errors import DecodeError
@@ -31,7 +31,7 @@ _CONNECT_TIMEOUT_S: Final = 10.0
 _NO_TIMESTAMP: Final = -1
 
 
-class Batch(NamedTuple):
+class ScriptedBatch(NamedTuple):
     """One batch as it is to be sent; the last sequence follows from the number of its records."""
 
     topic: str
@@ -57,7 +57,7 @@ class ScriptedProducer:
         self.address = address
         self._socket = sock
         self._correlation_ids = itertools.count(1)
-        self._under_way: dict[int, Batch] = {}
+        self._under_way: dict[int, ScriptedBatch] = {}
         self._received = bytearray()
 
     @classmethod
@@ -66,7 +66,7 @@ class ScriptedProducer:
         host, _, port = address.rpartition(":")
         try:
             if security is not NO_SECURITY:
-                connection = Connection.open(host, int(port), _CONNECT_TIMEOUT_S, security)
+                connection = BrokerConnection.open(host, int(port), _CONNECT_TIMEOUT_S, security)
                 return cls(connection.detach(), address)
             sock = socket.create_connection((host, int(port)), _CONNECT_TIMEOUT_S)
         except (OSError, ConnectionFailedError) as error:
@@ -74,7 +74,7 @@ class ScriptedProducer:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return cls(sock, address)
 
-    def send(self, batch: Batch) -> None:
+    def send(self, batch: ScriptedBatch) -> None:
         """Returns when the operating system has the request. Raises `NoAnswerError`."""
         correlation_id = next(self._correlation_ids)
         parts = encode_produce(
@@ -93,11 +93,11 @@ class ScriptedProducer:
             raise NoAnswerError(f"{self.address}: {error}") from error
 
     @property
-    def under_way(self) -> list[Batch]:
+    def under_way(self) -> list[ScriptedBatch]:
         """The batches sent and not answered, in the order of sending."""
         return list(self._under_way.values())
 
-    def receive(self, *, timeout_s: float) -> tuple[Batch, Answer]:
+    def receive(self, *, timeout_s: float) -> tuple[ScriptedBatch, PartitionProduceResponse]:
         """The next answer, and the batch it answers. Raises `NoAnswerError`."""
         deadline = time.monotonic() + timeout_s
         try:
@@ -129,7 +129,7 @@ class ScriptedProducer:
         return taken
 
 
-def encode(batch: Batch) -> bytes:
+def encode(batch: ScriptedBatch) -> bytes:
     """The record batch: the same bytes each time it is sent."""
     return build_batch(
         [Record(0, _NO_TIMESTAMP, None, value) for value in batch.values],
@@ -140,5 +140,7 @@ def encode(batch: Batch) -> bytes:
     )
 
 
-def _answer(row: Any) -> Answer:
-    return Answer(int(row.error_code), row.base_offset, message=row.error_message or "")
+def _answer(row: Any) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        int(row.error_code), row.base_offset, message=row.error_message or ""
+    )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from echoless.client.cluster import parse_addresses
-from echoless.client.connection import AuthenticationError, Connection
+from echoless.client.connection import AuthenticationError, BrokerConnection
 from echoless.client.security_options import security_of
 from echoless.protocol.acl import AclOperation, PatternType, Permission, ResourceType
 from echoless.protocol.sasl.mechanism import PASSWORD_MECHANISMS, Mechanism
@@ -101,7 +101,7 @@ class BrokerSecurity:
         (address,) = parse_addresses(bootstrap)
         while True:
             try:
-                Connection.open(*address, security=security).close()
+                BrokerConnection.open(*address, security=security).close()
             except AuthenticationError:
                 if time.monotonic() > deadline:
                     raise
@@ -147,7 +147,7 @@ def allow(opened: str, user: str, *operations: str, topic: str | None = None) ->
 
 def _ask(address: str, api: str, fields: Mapping[str, Any]) -> Any:
     (where,) = parse_addresses(address)
-    with Connection.open(*where) as connection:
+    with BrokerConnection.open(*where) as connection:
         return connection.request(api, fields)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from echoless.broker.admin.group_lags import GroupLags
 from echoless.broker.admin.view import BrokerView, PartitionView
-from echoless.broker.decisions.events import Event, FaultHit, Outcome, Skipped
+from echoless.broker.decisions.events import BatchDecision, Event, FaultHit, Skipped
 from echoless.protocol.dedup import BatchMetadata, ProducerEntry
 from echoless.protocol.internal_topics import CONSUMER_OFFSETS
 from echoless.storage.strays import Stray
@@ -150,7 +150,7 @@ def _batch_document(batch: BatchMetadata) -> dict[str, Any]:
     }
 
 
-def decision_document(outcome: Outcome) -> dict[str, Any]:
+def decision_document(outcome: BatchDecision) -> dict[str, Any]:
     """One decision: who sent what, the outcome, and why."""
     header = outcome.header
     return {

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from echoless.broker.clock import Clock
 from echoless.broker.config.loading import Config
 from echoless.broker.decisions.decisions import Decisions
-from echoless.broker.faults.faults import Faults
+from echoless.broker.faults.faults import FaultInjection
 from echoless.broker.metrics import Metrics
 from echoless.broker.network.memory_budget import MemoryBudget
 from echoless.broker.network.open_connections import OpenConnections
@@ -136,7 +136,7 @@ class BrokerView(Protocol):
     @property
     def decisions(self) -> Decisions: ...
     @property
-    def faults(self) -> Faults: ...
+    def faults(self) -> FaultInjection: ...
     @property
     def partitions(self) -> Mapping[tuple[str, int], PartitionView]: ...
     @property

@@ -20,7 +20,7 @@ Check = Callable[[Callable[[], bool]], Awaitable[bool]]
 """Does what takes milliseconds in a thread; the client's address waits for its turn."""
 
 
-class Exchange(Protocol):
+class SaslExchange(Protocol):
     """One log-in."""
 
     @property

@@ -19,7 +19,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from echoless.broker.authentication.credentials import Credentials
-from echoless.broker.authentication.exchanges import Exchange, PlainExchange, ScramExchange
+from echoless.broker.authentication.exchanges import PlainExchange, SaslExchange, ScramExchange
 from echoless.broker.config.loading import Config, ConfigError
 from echoless.broker.config.values import INT32_MAX
 from echoless.broker.limited_log import LimitedLog
@@ -47,7 +47,7 @@ LIFETIME_MS_MAX: Final = INT32_MAX
 """How long a session lasts at most, whatever end a token names."""
 
 
-class Stage(enum.Enum):
+class LoginStage(enum.Enum):
     """How far a connection is."""
 
     START = enum.auto()
@@ -104,7 +104,7 @@ class Logins:
             await self._keys.close()
         self._checks.stop()
 
-    def new_exchange(self, mechanism: Mechanism, host: str) -> Exchange:
+    def new_exchange(self, mechanism: Mechanism, host: str) -> SaslExchange:
         """A log-in that begins, of a client from this host."""
         checks = partial(self._checks.run, host)
         if mechanism is Mechanism.PLAIN:
@@ -125,12 +125,12 @@ class Logins:
 
     def require(self, connection: Connection) -> None:
         """Has the client of a new connection log in first."""
-        session = Session(self, connection)
+        session = LoginSession(self, connection)
         session.begin_deadline()
         connection.require_login(session, self.config.sasl_server_max_receive_size)
 
 
-class Session:
+class LoginSession:
     """The log-in of one connection."""
 
     __slots__ = (
@@ -149,12 +149,12 @@ class Session:
     def __init__(self, logins: Logins, connection: Connection) -> None:
         self._logins = logins
         self._connection = connection
-        self.stage = Stage.START
+        self.stage = LoginStage.START
         self._mechanism: Mechanism | None = None
         """By which the client has logged in."""
         self._next_mechanism = Mechanism.PLAIN
         """By which it is logging in."""
-        self._exchange: Exchange | None = None
+        self._exchange: SaslExchange | None = None
         self.lifetime_ms = 0
         """How long the client may go on, from its log-in on; 0: forever."""
         self._ends_at: float | None = None
@@ -212,7 +212,7 @@ class Session:
     @property
     def may_begin(self) -> bool:
         """Whether a log-in may begin now: the first, or one that renews a session which has an end."""
-        if self.stage is not Stage.DONE:
+        if self.stage is not LoginStage.DONE:
             return True
         return self._ends_at is not None and monotonic() >= self._again_at
 
@@ -223,7 +223,7 @@ class Session:
         """Those that are enabled."""
         return self._logins.mechanisms
 
-    def begin(self, mechanism: str, stage: Stage) -> None:
+    def begin(self, mechanism: str, stage: LoginStage) -> None:
         """Begins an exchange. Raises `KafkaError` UNSUPPORTED_SASL_MECHANISM."""
         if mechanism not in self.mechanisms:
             raise KafkaError(
@@ -274,13 +274,13 @@ class Session:
             self._complete(exchange)
         return outcome
 
-    async def _take_later(self, exchange: Exchange, outcome: Awaitable[bytes]) -> bytes:
+    async def _take_later(self, exchange: SaslExchange, outcome: Awaitable[bytes]) -> bytes:
         answer = await outcome
         if exchange.is_complete:
             self._complete(exchange)
         return answer
 
-    def _complete(self, exchange: Exchange) -> None:
+    def _complete(self, exchange: SaslExchange) -> None:
         principal, known = f"User:{exchange.user}", self._connection.principal
         if self._mechanism is not None and principal != known:
             raise SaslError(
@@ -291,7 +291,7 @@ class Session:
         self._again_at = now + AGAIN_INTERVAL_S
         self.lifetime_ms = self._lifetime_ms(exchange.lifetime_s)
         self._ends_at = now + self.lifetime_ms / 1000 if self.lifetime_ms else None
-        self.stage = Stage.DONE
+        self.stage = LoginStage.DONE
         self._end_deadline()
         self._logins.metrics.logins_total += 1
         self._connection.admit(principal, self._logins.config.request_size_max)

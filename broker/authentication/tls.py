@@ -46,7 +46,7 @@ class Contexts(NamedTuple):
     """For connections to the native ports of other brokers."""
 
 
-class Tls:
+class BrokerTls:
     """The TLS of one broker: of its listeners, which share one unless they have settings of their own."""
 
     def __init__(self, config: Config) -> None:
@@ -136,7 +136,7 @@ class ListenerTls:
             await self.reload()
 
     async def reload(self) -> None:
-        """See `Tls`."""
+        """See `BrokerTls`."""
         stamps = await in_thread(partial(_stamps, self._config))
         try:
             self._contexts = await in_thread(partial(contexts, self._config))

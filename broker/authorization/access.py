@@ -17,12 +17,12 @@ from echoless.broker.config.names import IdempotentWriteAcl
 from echoless.protocol.acl import (
     CLUSTER_NAME,
     SUPPORTED,
+    AclAuthorizer,
     AclOperation,
     Acls,
     Entries,
     Pattern,
     ResourceType,
-    Rule,
     java_host,
 )
 
@@ -66,7 +66,7 @@ class Rights:
 
     def __init__(
         self,
-        rule: Rule,
+        rule: AclAuthorizer,
         principal: str,
         host: str,
         remembered: Callable[[], None] = lambda: None,
@@ -130,7 +130,7 @@ class Access:
         self.needs_idempotent_write = config.idempotent_write_acl is IdempotentWriteAcl.CLUSTER
         """Whether idempotent producers need IdempotentWrite on the cluster, as before Kafka 2.8."""
         self._store = AclStore(tree, rng, self._forget)
-        self._rule = Rule(
+        self._rule = AclAuthorizer(
             self._store.acls,
             frozenset(config.super_users),
             config.allow_everyone_if_no_acl_found,

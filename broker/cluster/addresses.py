@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from echoless.broker.cluster.membership import Membership
+from echoless.broker.cluster.membership import ClusterMembership
 from echoless.broker.config.values import Address
 
 
-def client_addresses(cluster: Membership, listener: str) -> dict[int, Address]:
+def client_addresses(cluster: ClusterMembership, listener: str) -> dict[int, Address]:
     """Each broker's address on this listener, by broker id; brokers without the listener are left out."""
     return {
         broker_id: Address(endpoint.host, endpoint.port)

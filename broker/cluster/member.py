@@ -21,7 +21,7 @@ from echoless.broker.cluster.joining import Joining
 from echoless.broker.cluster.leadership_doubt import LeadershipDoubt
 from echoless.broker.cluster.leadership_log import LeadershipLog
 from echoless.broker.cluster.leaving import Leaving
-from echoless.broker.cluster.member_state import MemberEvent, MemberState, next_state
+from echoless.broker.cluster.member_state import ClusterMemberState, MemberEvent, next_state
 from echoless.broker.cluster.topic_creation import TopicCreation
 from echoless.broker.cluster.view import ClusterView
 from echoless.broker.config.loading import Config
@@ -34,8 +34,8 @@ from echoless.broker.metadata.registration import BrokerIdInUseError, BrokerInfo
 from echoless.broker.metadata.topic import Topic
 from echoless.broker.metadata.topic_registry import TopicRegistry
 from echoless.broker.metrics import Metrics
-from echoless.broker.partitions.held import Partitions
 from echoless.broker.partitions.partition import Partition
+from echoless.broker.partitions.partition_registry import PartitionRegistry
 from echoless.broker.replication.fetcher import FetcherContext
 from echoless.broker.replication.fetchers import Fetchers
 from echoless.broker.replication.isr_changes import IsrChanges
@@ -59,7 +59,7 @@ class Callbacks:
 
 
 class ClusterMember:
-    """`Membership` of a broker with ZooKeeper."""
+    """`ClusterMembership` of a broker with ZooKeeper."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class ClusterMember:
         environment: Environment,
         tree: NodeTree,
         registry: TopicRegistry,
-        partitions: Partitions,
+        partitions: PartitionRegistry,
         *,
         joining: Joining,
         metrics: Metrics,
@@ -75,7 +75,7 @@ class ClusterMember:
         callbacks: Callbacks,
     ) -> None:
         """`steady_ms`: the data directory's clock (`clock.py`)."""
-        self._state = MemberState.STARTING
+        self._state = ClusterMemberState.STARTING
         self._tree = tree
         self._registry = registry
         self._joining = joining

@@ -10,7 +10,7 @@ from enum import Enum, auto
 from typing import Final
 
 
-class MemberState(Enum):
+class ClusterMemberState(Enum):
     """The states of a member: whether it is registered, and whether it is leaving."""
 
     STARTING = ("starting", False, False)
@@ -49,8 +49,8 @@ class MemberEvent(Enum):
     LEAVE = auto()
 
 
-_S, _E = MemberState, MemberEvent
-TRANSITIONS: Final[Mapping[MemberState, Mapping[MemberEvent, MemberState]]] = {
+_S, _E = ClusterMemberState, MemberEvent
+TRANSITIONS: Final[Mapping[ClusterMemberState, Mapping[MemberEvent, ClusterMemberState]]] = {
     _S.STARTING: {_E.REGISTERED: _S.JOINED, _E.LEAVE: _S.LEFT},
     _S.JOINED: {
         # Once more, when the view of the cluster could not be read after the registration.
@@ -94,7 +94,7 @@ TRANSITIONS: Final[Mapping[MemberState, Mapping[MemberEvent, MemberState]]] = {
 """The next state by state and event; a pair that is missing cannot happen."""
 
 
-def next_state(state: MemberState, event: MemberEvent) -> MemberState:
+def next_state(state: ClusterMemberState, event: MemberEvent) -> ClusterMemberState:
     """The state after the event. Raises `AssertionError` for an event that cannot happen in it."""
     after = TRANSITIONS[state].get(event)
     assert after is not None, f"a cluster member that is {state.label} cannot get {event.name}"

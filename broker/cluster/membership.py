@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from echoless.broker.metadata.topic import Topic
 
 
-class Membership(Fencing[Partition], Protocol):
+class ClusterMembership(Fencing[Partition], Protocol):
     """The cluster's brokers, and the steps of this one's way in and out of it."""
 
     @property

@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from echoless.broker.cluster.membership import Membership
-from echoless.broker.metadata.node_data import NO_LEADER, PartitionState
+from echoless.broker.cluster.membership import ClusterMembership
+from echoless.broker.metadata.node_data import NO_LEADER, LeaderAndIsr
 from echoless.broker.metadata.topic_registry import TopicRegistry
-from echoless.broker.partitions.held import Partitions
+from echoless.broker.partitions.partition_registry import PartitionRegistry
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.internal_topics import INTERNAL_TOPICS
 from echoless.protocol.metadata_response import PartitionRow, encode_partitions, encode_topic
@@ -28,7 +28,7 @@ PACKED_AT_ONCE: Final = 500
 KEPT_BYTES_MAX: Final = 1 << 24
 """Bytes of packed topics to keep, over all versions."""
 
-NEVER_LED: Final = PartitionState(leader=NO_LEADER, leader_epoch=0, isr=())
+NEVER_LED: Final = LeaderAndIsr(leader=NO_LEADER, leader_epoch=0, isr=())
 """The state of a partition that is being created."""
 
 
@@ -36,7 +36,7 @@ class MetadataRows:
     """Packed topics by name and version."""
 
     def __init__(
-        self, registry: TopicRegistry, partitions: Partitions, cluster: Membership
+        self, registry: TopicRegistry, partitions: PartitionRegistry, cluster: ClusterMembership
     ) -> None:
         self._registry = registry
         self._partitions = partitions

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class StandAlone:
-    """`Membership` of the one broker of its cluster."""
+    """`ClusterMembership` of the one broker of its cluster."""
 
     is_proved = True
     """No other broker can take its place."""

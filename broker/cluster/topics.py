@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from echoless.broker.cluster.membership import Membership
+from echoless.broker.cluster.membership import ClusterMembership
 from echoless.broker.config import internal_topics
 from echoless.broker.config.loading import Config
 from echoless.broker.config.topic import check_in_force
@@ -21,7 +21,7 @@ from echoless.broker.descriptors import descriptor_shares
 from echoless.broker.limited_log import LimitedLog
 from echoless.broker.metadata.topic import NewTopic, Topic
 from echoless.broker.metadata.topic_registry import TopicRegistry
-from echoless.broker.partitions.held import Partitions
+from echoless.broker.partitions.partition_registry import PartitionRegistry
 from echoless.broker.partitions.topic_deletion import TopicDeletion
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.internal_topics import INTERNAL_TOPICS
@@ -44,8 +44,8 @@ class Topics:
         self,
         config: Config,
         registry: TopicRegistry,
-        partitions: Partitions,
-        cluster: Membership,
+        partitions: PartitionRegistry,
+        cluster: ClusterMembership,
         deletion: TopicDeletion,
         *,
         can_open: Callable[[int], bool],

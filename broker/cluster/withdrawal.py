@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from echoless.broker.metadata.node_data import NO_LEADER, PartitionState
+from echoless.broker.metadata.node_data import NO_LEADER, LeaderAndIsr
 from echoless.broker.metadata.topic import StateChange, Topic
 from echoless.broker.metadata.topic_registry import TopicRegistry
 from echoless.broker.tree.node_tree import MultiFailedError
@@ -58,7 +58,7 @@ def _changes(
                 yield StateChange(topic.name, partition, before, after)
 
 
-def withdrawn(state: PartitionState, broker_id: int, *, tail_is_safe: bool) -> PartitionState:
+def withdrawn(state: LeaderAndIsr, broker_id: int, *, tail_is_safe: bool) -> LeaderAndIsr:
     """The state without the broker as leader, and out of the ISR unless it is the last one in it."""
     others = tuple(replica for replica in state.isr if replica != broker_id)
     isr = state.isr if tail_is_safe or not others else others

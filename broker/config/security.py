@@ -21,7 +21,7 @@ from echoless.broker.config.values import (
     INT32_MAX,
     Address,
     ConfigType,
-    Kind,
+    ValueKind,
     boolean,
     choice,
     duration,
@@ -88,8 +88,8 @@ class ListenerProtocol:
         return f"{self.listener}:{self.protocol}"
 
 
-def _protocol_map() -> Kind[tuple[ListenerProtocol, ...]]:
-    return Kind(
+def _protocol_map() -> ValueKind[tuple[ListenerProtocol, ...]]:
+    return ValueKind(
         f"LISTENER:PROTOCOL with commas between, of {', '.join(LISTENERS)} and "
         f"{', '.join(SecurityProtocol)}",
         _parse_protocol_map,
@@ -107,19 +107,21 @@ def _parse_protocol_map(text: str) -> tuple[ListenerProtocol, ...]:
     return tuple(found.values())
 
 
-def _some_of(choices: tuple[str, ...], parse: Callable[[str], str] = str) -> Kind[tuple[str, ...]]:
+def _some_of(
+    choices: tuple[str, ...], parse: Callable[[str], str] = str
+) -> ValueKind[tuple[str, ...]]:
     def parse_all(text: str) -> tuple[str, ...]:
         chosen = tuple(dict.fromkeys(parse(item.strip()) for item in text.split(",")))
         if not set(chosen) <= set(choices):
             raise ValueError("none of the choices")
         return chosen
 
-    return Kind(f"some of {', '.join(choices)}", parse_all, ConfigType.LIST)
+    return ValueKind(f"some of {', '.join(choices)}", parse_all, ConfigType.LIST)
 
 
-def _one_of(choices: tuple[Mechanism, ...]) -> Kind[Mechanism]:
+def _one_of(choices: tuple[Mechanism, ...]) -> ValueKind[Mechanism]:
     by_name = {str(one): one for one in choices}
-    return Kind(" or ".join(choices), lambda text: _found(by_name, text.upper()))
+    return ValueKind(" or ".join(choices), lambda text: _found(by_name, text.upper()))
 
 
 def _found(by_name: dict[str, Mechanism], name: str) -> Mechanism:
@@ -128,16 +130,16 @@ def _found(by_name: dict[str, Mechanism], name: str) -> Mechanism:
     return by_name[name]
 
 
-def _audiences() -> Kind[tuple[str, ...]]:
-    return Kind(
+def _audiences() -> ValueKind[tuple[str, ...]]:
+    return ValueKind(
         "names with commas between",
         lambda text: tuple(one.strip() for one in text.split(",") if one.strip()),
         ConfigType.LIST,
     )
 
 
-def _keys_url() -> Kind[str | None]:
-    return Kind(
+def _keys_url() -> ValueKind[str | None]:
+    return ValueKind(
         "https://HOST[:PORT]/PATH or file:///PATH; http:// for a loopback address",
         lambda text: _parse_keys_url(text) if text else None,
     )
@@ -157,8 +159,8 @@ def _parse_keys_url(text: str) -> str:
     return text
 
 
-def _principal_mapping() -> Kind[PrincipalMapping]:
-    return Kind(
+def _principal_mapping() -> ValueKind[PrincipalMapping]:
+    return ValueKind(
         "DEFAULT, or RULE:pattern/replacement/[LU], or several with commas between", parse_mapping
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any, NamedTuple, TypeVar
 
-from echoless.broker.config.values import Kind
+from echoless.broker.config.values import ValueKind
 
 Value = TypeVar("Value")
 
@@ -15,7 +15,7 @@ class Setting(NamedTuple):
 
     name: str
     default: Any
-    kind: Kind[Any]
+    kind: ValueKind[Any]
     doc: str
     flag_metavar: str | None
     """The metavar, for names that have a flag of their own."""
@@ -25,7 +25,7 @@ class Setting(NamedTuple):
 
 def setting(
     default: Value,
-    kind: Kind[Any],
+    kind: ValueKind[Any],
     doc: str,
     flag_metavar: str | None = None,
     flag_alone: str | None = None,

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from echoless.broker.config.internal_topics import in_force
 from echoless.broker.config.names import Config, ProducerIdBinding, TimestampType, settings
 from echoless.broker.config.stored import COMPACT, DELETE, CompressionType
-from echoless.broker.config.values import INT64_MAX, Kind, canonical
+from echoless.broker.config.values import INT64_MAX, ValueKind, canonical
 from echoless.broker.config.without_effect import TIMESTAMP_DIFFERENCE, WITHOUT_EFFECT
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.leases import lease_retention_ms
@@ -30,7 +30,7 @@ class TopicSetting(NamedTuple):
     """The metadata of one topic-level name."""
 
     name: str
-    kind: Kind[Any]
+    kind: ValueKind[Any]
     doc: str
     broker_name: str | None
     """The name in `Config` that gives the value if the topic sets none."""

@@ -88,7 +88,7 @@ class ConfigType(enum.IntEnum):
 
 
 @dataclass(slots=True, frozen=True, eq=False)
-class Kind(Generic[Value]):
+class ValueKind(Generic[Value]):
     """One kind of value: `parse` reads it and raises `ValueError`; `expects` completes "takes"."""
 
     expects: str
@@ -109,152 +109,156 @@ class Kind(Generic[Value]):
             raise ValueError(f"takes {self.expects}, not {got}") from error
 
 
-def integer(least: int, most: int = INT32_MAX) -> Kind[int]:
+def integer(least: int, most: int = INT32_MAX) -> ValueKind[int]:
     """An integer from `least` to `most`, inclusive."""
-    return Kind(
+    return ValueKind(
         f"an integer{_range(least, most)}",
         lambda text: _within(int(text), least, most),
         _integer_type(most),
     )
 
 
-def size(least: int = 0, most: int = INT64_MAX) -> Kind[int]:
+def size(least: int = 0, most: int = INT64_MAX) -> ValueKind[int]:
     """A number of bytes: plain, or with a unit (`64KiB`, `128MiB`, `1GiB`)."""
-    return Kind(
+    return ValueKind(
         f"bytes (1048576, or 1MiB){_range(least, most)}",
         lambda text: _within(_with_unit(text, _BYTE_UNITS), least, most),
         _integer_type(most),
     )
 
 
-def duration(least: int = 0, most: int = INT64_MAX) -> Kind[int]:
+def duration(least: int = 0, most: int = INT64_MAX) -> ValueKind[int]:
     """A time in milliseconds: plain, or with a unit (`500ms`, `30s`, `15m`, `24h`, `7d`)."""
-    return Kind(
+    return ValueKind(
         f"milliseconds (60000, or 60s){_range(least, most)}",
         lambda text: _within(_with_unit(text, _TIME_UNITS), least, most),
         _integer_type(most),
     )
 
 
-def fraction() -> Kind[float]:
+def fraction() -> ValueKind[float]:
     """A number from 0 to 1."""
-    return Kind("a number from 0 to 1", _parse_fraction, ConfigType.DOUBLE)
+    return ValueKind("a number from 0 to 1", _parse_fraction, ConfigType.DOUBLE)
 
 
-def set_of(*options: str) -> Kind[tuple[str, ...]]:
+def set_of(*options: str) -> ValueKind[tuple[str, ...]]:
     """Some of the given names, at least one, separated by commas."""
-    return Kind(
+    return ValueKind(
         f"{' or '.join(options)}, or several of them with commas between",
         lambda text: _parse_set(text, options),
         ConfigType.LIST,
     )
 
 
-def any_text(type_: ConfigType = ConfigType.STRING) -> Kind[str]:
+def any_text(type_: ConfigType = ConfigType.STRING) -> ValueKind[str]:
     """Any text."""
-    return Kind("text", str, type_)
+    return ValueKind("text", str, type_)
 
 
-def boolean() -> Kind[bool]:
+def boolean() -> ValueKind[bool]:
     """`true` or `false`; also 1, yes, 0, no."""
-    return Kind("true or false", _parse_boolean, ConfigType.BOOLEAN)
+    return ValueKind("true or false", _parse_boolean, ConfigType.BOOLEAN)
 
 
-def choice(options: type[Choice], **aliases: Choice) -> Kind[Choice]:
+def choice(options: type[Choice], **aliases: Choice) -> ValueKind[Choice]:
     """One of the values of an enum, in any case, or of their aliases."""
     by_lower_case = {option.lower(): option for option in options} | aliases
-    return Kind(" or ".join(options), lambda text: _chosen(by_lower_case, text))
+    return ValueKind(" or ".join(options), lambda text: _chosen(by_lower_case, text))
 
 
-def only(value: str, reason: str, type_: ConfigType = ConfigType.STRING) -> Kind[str]:
+def only(value: str, reason: str, type_: ConfigType = ConfigType.STRING) -> ValueKind[str]:
     """A Kafka name with a single allowed value here; `reason` says why there is no other."""
-    return Kind(f"{value} only ({reason})", lambda text: _chosen({value: value}, text), type_)
+    return ValueKind(f"{value} only ({reason})", lambda text: _chosen({value: value}, text), type_)
 
 
-def path() -> Kind[str]:
+def path() -> ValueKind[str]:
     """A path; a leading `~` is the home directory."""
-    return Kind("a path", _parse_path)
+    return ValueKind("a path", _parse_path)
 
 
-def listen_address() -> Kind[Address]:
+def listen_address() -> ValueKind[Address]:
     """`HOST:PORT` or `[IPV6]:PORT`; port 0 picks a free one; no host means every interface."""
-    return Kind(
+    return ValueKind(
         "HOST:PORT (127.0.0.1:9092, [::1]:9092; port 0 picks a free one)",
         lambda text: parse_address(text, port_least=0, default_host="0.0.0.0"),  # noqa: S104 - asked for by leaving the host out
     )
 
 
-def listen_addresses(most: int) -> Kind[tuple[Address, ...]]:
+def listen_addresses(most: int) -> ValueKind[tuple[Address, ...]]:
     """One to `most` listen addresses, separated by commas."""
     one = listen_address()
-    return Kind(
+    return ValueKind(
         f"{one.expects}, or {most} of them with a comma between",
         lambda text: _parse_list(text, one, most),
         ConfigType.LIST,
     )
 
 
-def advertised_address() -> Kind[Address | None]:
+def advertised_address() -> ValueKind[Address | None]:
     """The address at which clients reach this broker; if empty, the listen address."""
-    return Kind(
+    return ValueKind(
         "HOST:PORT that can be connected to",
         lambda text: _parse_advertised(text) if text else None,
     )
 
 
-def advertised_addresses(most: int) -> Kind[tuple[Address, ...]]:
+def advertised_addresses(most: int) -> ValueKind[tuple[Address, ...]]:
     """Up to `most` advertised addresses, separated by commas; if empty, the listen addresses."""
-    one = Kind("HOST:PORT that clients can connect to", _parse_advertised)
-    return Kind(
+    one = ValueKind("HOST:PORT that clients can connect to", _parse_advertised)
+    return ValueKind(
         f"{one.expects}, one for each of --listen",
         lambda text: _parse_list(text, one, most) if text else (),
         ConfigType.LIST,
     )
 
 
-def name() -> Kind[str]:
+def name() -> ValueKind[str]:
     """Any text but none."""
-    return Kind("a name", _parse_name)
+    return ValueKind("a name", _parse_name)
 
 
-def optional_name() -> Kind[str | None]:
+def optional_name() -> ValueKind[str | None]:
     """Any text; empty means none."""
-    return Kind("a name", lambda text: text or None)
+    return ValueKind("a name", lambda text: text or None)
 
 
-def optional_path() -> Kind[str | None]:
+def optional_path() -> ValueKind[str | None]:
     """A path; empty means none."""
-    return Kind("a path", lambda text: _parse_path(text) if text else None)
+    return ValueKind("a path", lambda text: _parse_path(text) if text else None)
 
 
-def names() -> Kind[tuple[str, ...]]:
+def names() -> ValueKind[tuple[str, ...]]:
     """Host names without ports, separated by commas; empty means none."""
-    return Kind("names with commas between", _parse_names, ConfigType.LIST)
+    return ValueKind("names with commas between", _parse_names, ConfigType.LIST)
 
 
-def principals() -> Kind[Principals]:
+def principals() -> ValueKind[Principals]:
     """Principals, separated by semicolons since distinguished names have commas; empty means none."""
-    return Kind("TYPE:NAME[;TYPE:NAME...], as User:alice", _parse_principals, ConfigType.LIST)
+    return ValueKind("TYPE:NAME[;TYPE:NAME...], as User:alice", _parse_principals, ConfigType.LIST)
 
 
-def per_address() -> Kind[PerAddress]:
+def per_address() -> ValueKind[PerAddress]:
     """Numbers from 0 on, each of one IP address; empty means none."""
-    return Kind("IP:NUMBER[,IP:NUMBER...]", _parse_per_address, ConfigType.LIST)
+    return ValueKind("IP:NUMBER[,IP:NUMBER...]", _parse_per_address, ConfigType.LIST)
 
 
-def credentials() -> Kind[str | None]:
+def credentials() -> ValueKind[str | None]:
     """`USER:PASSWORD`, a secret; empty means none."""
-    return Kind("USER:PASSWORD", lambda text: _parse_credentials(text) or None, ConfigType.PASSWORD)
+    return ValueKind(
+        "USER:PASSWORD", lambda text: _parse_credentials(text) or None, ConfigType.PASSWORD
+    )
 
 
-def password() -> Kind[str | None]:
+def password() -> ValueKind[str | None]:
     """A secret; empty means none."""
-    return Kind("a password", lambda text: text or None, ConfigType.PASSWORD)
+    return ValueKind("a password", lambda text: text or None, ConfigType.PASSWORD)
 
 
-def coordinator() -> Kind[str]:
+def coordinator() -> ValueKind[str]:
     """`embedded`, or `zookeeper://h1:2181,h2:2181/chroot`."""
-    return Kind("embedded, or zookeeper://HOST:PORT[,HOST:PORT...][/CHROOT]", _parse_coordinator)
+    return ValueKind(
+        "embedded, or zookeeper://HOST:PORT[,HOST:PORT...][/CHROOT]", _parse_coordinator
+    )
 
 
 def parse_address(text: str, *, port_least: int = 1, default_host: str | None = None) -> Address:
@@ -330,7 +334,7 @@ def _parse_credentials(text: str) -> str:
     return text
 
 
-def _parse_list(text: str, one: Kind[Value], most: int) -> tuple[Value, ...]:
+def _parse_list(text: str, one: ValueKind[Value], most: int) -> tuple[Value, ...]:
     items = tuple(one.parse(item.strip()) for item in text.split(","))
     _within(len(items), 1, most)
     return items

@@ -13,7 +13,7 @@ from echoless.broker.config.values import (
     INT32_MAX,
     INT64_MAX,
     ConfigType,
-    Kind,
+    ValueKind,
     any_text,
     boolean,
     duration,
@@ -27,7 +27,7 @@ TIMESTAMP_DIFFERENCE: Final = "message.timestamp.difference.max.ms"
 class Ignored(NamedTuple):
     """One name: what it takes, its default, and why it has no effect."""
 
-    kind: Kind[Any]
+    kind: ValueKind[Any]
     default: Any
     reason: str
 

@@ -33,7 +33,7 @@ from echoless.broker.tree.node_tree import (
     Node,
     NodeExistsError,
     NodeTree,
-    Write,
+    SetData,
 )
 
 logger = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ class Campaign:
             await self._tree.multi(
                 [
                     Create(CONTROLLER, data, ephemeral=True),
-                    Write(CONTROLLER_EPOCH, raised, epoch_node.version),
+                    SetData(CONTROLLER_EPOCH, raised, epoch_node.version),
                 ]
             )
         except MultiFailedError:

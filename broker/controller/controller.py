@@ -3,7 +3,7 @@
 One task does everything, in this order, again after every event and after every failure:
 1. stand for election (`campaign.py`); while another broker is the controller, wait until it is not;
 2. once elected, and after a lost connection, read everything again;
-3. write what the states lack (`duties.py`), and wait for the next event.
+3. write what the states lack (`tasks.py`), and wait for the next event.
 
 It does not matter at which step a controller stops: its successor continues from the states alone.
 
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Final
 
 from echoless.broker.controller.campaign import NO_CONTROLLER, Campaign, Term
-from echoless.broker.controller.duties import Duties
+from echoless.broker.controller.tasks import ControllerTasks
 from echoless.broker.metadata.live_brokers import LiveBrokers
 from echoless.broker.metadata.node_data import CONTROLLER, PREFERRED_REPLICA_ELECTION
 from echoless.broker.metadata.topic import Topic
@@ -74,8 +74,8 @@ class Controller:
         self._wake = asyncio.Event()
         self._is_office_sure = False
         """Whether `/controller` and the session are unchanged since this broker last stood for election."""
-        self._duties: Duties | None = None
-        """The duties of the term for which everything has been read; None: read it again."""
+        self._tasks: ControllerTasks | None = None
+        """The tasks of the term for which everything has been read; None: read it again."""
 
     @property
     def controller_id(self) -> int:
@@ -107,7 +107,7 @@ class Controller:
         """Discards everything read so far; after a lost session no controller is known either."""
         if state is SessionState.LOST:
             self._campaign.controller_id = NO_CONTROLLER
-        self._duties = None
+        self._tasks = None
         self._on_controller_node()
 
     def _on_controller_node(self, _: str = "") -> None:
@@ -115,8 +115,8 @@ class Controller:
         self._wake.set()
 
     def _on_request_node(self, _: str) -> None:
-        if self._duties is not None:
-            self._duties.look_for_requests()
+        if self._tasks is not None:
+            self._tasks.look_for_requests()
         self._wake.set()
 
     # --- election and term ---
@@ -137,7 +137,7 @@ class Controller:
             await asyncio.sleep(_RACE_PAUSE_S)
         except (CoordinationError, KafkaError) as error:
             logger.warning("the controller cannot go on: %s", error)
-            self._duties = None
+            self._tasks = None
             await self._pause()
 
     async def _watch_nodes(self) -> None:
@@ -162,14 +162,14 @@ class Controller:
             self._wake.clear()
             await self._wake.wait()
 
-    async def _take_over(self, term: Term) -> Duties:
+    async def _take_over(self, term: Term) -> ControllerTasks:
         """Reads everything again: earlier reads may predate the last controller's writes."""
-        if self._duties is not None and self._duties.term == term:
-            return self._duties
+        if self._tasks is not None and self._tasks.term == term:
+            return self._tasks
         logger.info("this broker is the controller, in epoch %d", term.epoch)
         await self._registry.load()
         await self._live_brokers.refresh()
-        self._duties = Duties(
+        self._tasks = ControllerTasks(
             term,
             self._tree,
             self._registry,
@@ -178,11 +178,11 @@ class Controller:
             elections=self._elections,
             internal_replicas=self._internal_replicas,
         )
-        return self._duties
+        return self._tasks
 
-    async def _serve(self, duties: Duties) -> None:
+    async def _serve(self, tasks: ControllerTasks) -> None:
         """Acts on every event, until this broker may no longer be the controller."""
         while self._is_office_sure:
             self._wake.clear()
-            await duties.perform()
+            await tasks.perform()
             await self._wake.wait()

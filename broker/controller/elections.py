@@ -30,7 +30,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from echoless.broker.metadata.node_data import NO_LEADER, PartitionState
+from echoless.broker.metadata.node_data import NO_LEADER, LeaderAndIsr
 from echoless.broker.metadata.topic import StateChange, Topic
 
 
@@ -120,27 +120,27 @@ def is_election(change: StateChange) -> bool:
 def _decided(
     topic: Topic,
     replicas: tuple[int, ...],
-    before: PartitionState | None,
+    before: LeaderAndIsr | None,
     brokers: Electorate,
     is_unclean_allowed: Callable[[Topic], bool],
-) -> PartitionState | None:
+) -> LeaderAndIsr | None:
     """The state to write; None if nothing."""
     if before is None:
         return _first_state(replicas, brokers)
     return _next_state(replicas, before, brokers, lambda: is_unclean_allowed(topic))
 
 
-def _first_state(replicas: tuple[int, ...], brokers: Electorate) -> PartitionState | None:
+def _first_state(replicas: tuple[int, ...], brokers: Electorate) -> LeaderAndIsr | None:
     alive = tuple(one for one in replicas if one in brokers.staying)
-    return PartitionState(leader=alive[0], leader_epoch=0, isr=alive) if alive else None
+    return LeaderAndIsr(leader=alive[0], leader_epoch=0, isr=alive) if alive else None
 
 
 def _next_state(
     replicas: tuple[int, ...],
-    state: PartitionState,
+    state: LeaderAndIsr,
     brokers: Electorate,
     is_unclean_allowed: Callable[[], bool],
-) -> PartitionState | None:
+) -> LeaderAndIsr | None:
     """The state to write; None if nothing."""
     in_sync = tuple(one for one in state.isr if one in replicas)
     leader = state.leader
@@ -159,8 +159,8 @@ def _next_state(
 
 
 def _preferred(
-    replicas: tuple[int, ...], state: PartitionState, brokers: Electorate
-) -> PartitionState | None:
+    replicas: tuple[int, ...], state: LeaderAndIsr, brokers: Electorate
+) -> LeaderAndIsr | None:
     preferred = replicas[0]
     if state.leader == preferred or not (preferred in state.isr and preferred in brokers.staying):
         return None
@@ -168,8 +168,8 @@ def _preferred(
 
 
 def _unclean(
-    replicas: tuple[int, ...], state: PartitionState, brokers: Electorate
-) -> PartitionState | None:
+    replicas: tuple[int, ...], state: LeaderAndIsr, brokers: Electorate
+) -> LeaderAndIsr | None:
     if state.leader in brokers.live:
         return None
     return _next_state(replicas, state, brokers, lambda: True)
@@ -178,6 +178,6 @@ def _unclean(
 _ELECTIONS = {ElectionType.PREFERRED: _preferred, ElectionType.UNCLEAN: _unclean}
 
 
-def led_by(leader: int, state: PartitionState, isr: tuple[int, ...]) -> PartitionState:
+def led_by(leader: int, state: LeaderAndIsr, isr: tuple[int, ...]) -> LeaderAndIsr:
     """The state under `leader`, one epoch later."""
     return replace(state, leader=leader, leader_epoch=state.leader_epoch + 1, isr=isr)

@@ -23,7 +23,7 @@ from collections.abc import Iterable
 
 from echoless.broker.controller.elections import Electorate, led_by
 from echoless.broker.metadata.node_data import (
-    PartitionState,
+    LeaderAndIsr,
     Reassignment,
     partition_state_path,
     topic_path,
@@ -99,8 +99,8 @@ def is_moved(topic: Topic, partition: int, brokers: Electorate) -> bool:
 
 
 def _moved(
-    topic: Topic, partition: int, state: PartitionState, brokers: Electorate
-) -> PartitionState | None:
+    topic: Topic, partition: int, state: LeaderAndIsr, brokers: Electorate
+) -> LeaderAndIsr | None:
     target = target_of(topic, partition)
     isr = tuple(one for one in state.isr if one in target)
     if not _is_in_sync(topic, partition, state, brokers):
@@ -112,7 +112,7 @@ def _moved(
     return led_by(leader, state, isr)
 
 
-def _is_in_sync(topic: Topic, partition: int, state: PartitionState, brokers: Electorate) -> bool:
+def _is_in_sync(topic: Topic, partition: int, state: LeaderAndIsr, brokers: Electorate) -> bool:
     """Whether the target can do without the others.
 
     A kept replica that is dead is not waited for: it may never return, and the others have it all.

@@ -23,9 +23,9 @@ from echoless.broker.decisions.events import (
     DIVERGENT_DUPLICATE,
     DUPLICATE,
     REJECT,
+    BatchDecision,
     Event,
     FaultHit,
-    Outcome,
     OutcomeFields,
     Skipped,
     Window,
@@ -64,8 +64,8 @@ class Decisions:
     def __init__(self, metrics: Metrics, capacity: int = CAPACITY_DEFAULT) -> None:
         self._metrics = metrics
         self._number = 0
-        self._appended: deque[OutcomeFields | Outcome] = deque(maxlen=capacity)
-        self._others: deque[Outcome] = deque(maxlen=capacity)
+        self._appended: deque[OutcomeFields | BatchDecision] = deque(maxlen=capacity)
+        self._others: deque[BatchDecision] = deque(maxlen=capacity)
         self._faults: deque[FaultHit] = deque(maxlen=capacity)
         self._latest: dict[int, OutcomeFields] = {}
         """The start of each producer's latest outcome, whatever became of the batch: who sent it, and where."""
@@ -124,14 +124,14 @@ class Decisions:
             self._appended.append(fields)
             return
         if isinstance(result, Appended):
-            outcome = Outcome(*fields, window=window_before)
+            outcome = BatchDecision(*fields, window=window_before)
             self._appended.append(outcome)
             if self._pace is not None:
                 self._pace.left -= 1
                 self.is_followed = self._pace.left > 0
         else:
             window = window_of(partition, header.producer_id)
-            outcome = self._explained(Outcome(*fields), result, window)
+            outcome = self._explained(BatchDecision(*fields), result, window)
             self._others.append(outcome)
         self._tell(outcome)
 
@@ -146,9 +146,9 @@ class Decisions:
 
     # Looking back
 
-    def latest(self, count: int, selection: Selection = EVERYTHING) -> list[Outcome]:
+    def latest(self, count: int, selection: Selection = EVERYTHING) -> list[BatchDecision]:
         """At most `count` outcomes, the newest first."""
-        appended = (Outcome(*fields) for fields in self._appended)
+        appended = (BatchDecision(*fields) for fields in self._appended)
         outcomes = sorted([*appended, *self._others], reverse=True)
         return list(islice(filter(selection.includes, outcomes), count))
 
@@ -162,15 +162,15 @@ class Decisions:
         events += self.latest_faults(count, selection)
         return sorted(events, key=lambda event: event.number)[-count:]
 
-    def last_of(self, producer_id: int) -> Outcome | None:
+    def last_of(self, producer_id: int) -> BatchDecision | None:
         """The producer's latest batch: who sent it, and where; not what became of it."""
         fields = self._latest.get(producer_id)
-        return None if fields is None else Outcome(*fields)
+        return None if fields is None else BatchDecision(*fields)
 
-    def latest_by_producer(self) -> Iterator[Outcome]:
+    def latest_by_producer(self) -> Iterator[BatchDecision]:
         """Yields `last_of` every producer that is remembered, the newest first."""
         for fields in sorted(self._latest.values(), reverse=True):
-            yield Outcome(*fields)
+            yield BatchDecision(*fields)
 
     @property
     def number(self) -> int:
@@ -221,12 +221,14 @@ class Decisions:
 
     # Decisions worth logging
 
-    def _explained(self, outcome: Outcome, result: Duplicate | Reject, window: Window) -> Outcome:
+    def _explained(
+        self, outcome: BatchDecision, result: Duplicate | Reject, window: Window
+    ) -> BatchDecision:
         if isinstance(result, Duplicate):
             return self._repeated(outcome, result, window)
         return self._rejected(outcome, result, window)
 
-    def _rejected(self, outcome: Outcome, reject: Reject, window: Window) -> Outcome:
+    def _rejected(self, outcome: BatchDecision, reject: Reject, window: Window) -> BatchDecision:
         self._metrics.rejects[reject.code.name] += 1
         rejected = outcome._replace(
             outcome=REJECT, error_code=reject.code, reason=reject.reason, window=window
@@ -235,7 +237,9 @@ class Decisions:
             _warn(rejected)
         return rejected
 
-    def _repeated(self, outcome: Outcome, duplicate: Duplicate, window: Window) -> Outcome:
+    def _repeated(
+        self, outcome: BatchDecision, duplicate: Duplicate, window: Window
+    ) -> BatchDecision:
         self._metrics.duplicates_total += 1
         offset = duplicate.original.base_offset
         reason = f"stored before at offset {offset}"
@@ -259,7 +263,7 @@ def window_of(partition: Partition, producer_id: int) -> Window:
     return tuple((batch.base_sequence, batch.last_sequence) for batch in batches)
 
 
-def _warn(outcome: Outcome) -> None:
+def _warn(outcome: BatchDecision) -> None:
     header = outcome.header
     limited.log(
         logging.WARNING,

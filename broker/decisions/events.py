@@ -23,7 +23,7 @@ Window = tuple[tuple[int, int], ...]
 """First and last sequence of each remembered batch, oldest first."""
 
 
-class Outcome(NamedTuple):
+class BatchDecision(NamedTuple):
     """One batch and its outcome."""
 
     number: int
@@ -106,4 +106,4 @@ class Skipped(NamedTuple):
         return ()
 
 
-Event = Outcome | FaultHit | Skipped
+Event = BatchDecision | FaultHit | Skipped

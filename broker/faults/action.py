@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from echoless.broker.faults.fields import INT32_MAX, Fields, RuleError, snake_case
+from echoless.broker.faults.fields import INT32_MAX, RuleError, RuleFields, snake_case
 from echoless.protocol.acl import AclOperation
 from echoless.protocol.errors import ErrorCode
 
@@ -22,7 +22,7 @@ SWAP_WAIT_MS: Final = 1000
 """How long the first of two requests waits for the second, unless the rule says otherwise."""
 
 
-class Place(enum.Enum):
+class InjectionPoint(enum.Enum):
     """The place where an action takes effect."""
 
     REQUEST = "request"
@@ -42,12 +42,12 @@ class Later(enum.StrEnum):
 
 
 CRASH_POINTS: Final = {
-    "before_append": Place.FILE,
-    "after_append": Place.FILE,
-    "after_fsync": Place.FILE,
-    "before_response": Place.REQUEST,
-    "in_roll": Place.FILE,
-    "in_snapshot": Place.FILE,
+    "before_append": InjectionPoint.FILE,
+    "after_append": InjectionPoint.FILE,
+    "after_fsync": InjectionPoint.FILE,
+    "before_response": InjectionPoint.REQUEST,
+    "in_roll": InjectionPoint.FILE,
+    "in_snapshot": InjectionPoint.FILE,
 }
 
 
@@ -79,7 +79,7 @@ class Action:
         """Reads a type alone, or an object with a `type`. Raises `RuleError`."""
         if isinstance(given, str):
             given = {"type": given}
-        fields = Fields("action", given)
+        fields = RuleFields("action", given)
         kind = fields.needed("type", f"one of {', '.join(TYPES)}")
         if not isinstance(kind, str) or kind not in TYPES:
             raise fields.wrong("type", f"one of {', '.join(TYPES)}")
@@ -91,13 +91,13 @@ class Action:
         return cls(type=kind, **values)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> InjectionPoint:
         return self.place_of(self.type) if self.point is None else CRASH_POINTS[self.point]
 
     @staticmethod
-    def place_of(kind: str) -> Place:
+    def place_of(kind: str) -> InjectionPoint:
         """The place of a type; a crash happens at its point."""
-        return _PLACES.get(kind, Place.REQUEST)
+        return _PLACES.get(kind, InjectionPoint.REQUEST)
 
     @property
     def is_random(self) -> bool:
@@ -130,7 +130,7 @@ class Action:
 class ActionField(NamedTuple):
     """One field of an action: how it is read, and what it says about itself."""
 
-    read: Callable[[Fields, str, str], Any]
+    read: Callable[[RuleFields, str, str], Any]
     """Takes the name of the field, and `takes` for error messages."""
     takes: str
     is_needed: bool = False
@@ -145,7 +145,7 @@ class ActionType(NamedTuple):
     fields: Mapping[str, ActionField] = {}
 
 
-def _ms(fields: Fields, name: str, takes: str) -> tuple[int, int]:
+def _ms(fields: RuleFields, name: str, takes: str) -> tuple[int, int]:
     value = fields.needed(name, takes)
     pair = value if isinstance(value, list) else [value, value]
     if len(pair) != 2 or any(type(one) is not int for one in pair):
@@ -156,11 +156,11 @@ def _ms(fields: Fields, name: str, takes: str) -> tuple[int, int]:
     return least, most
 
 
-def _swap_ms(fields: Fields, name: str, takes: str) -> tuple[int, int]:
+def _swap_ms(fields: RuleFields, name: str, takes: str) -> tuple[int, int]:
     return _ms(fields, name, takes) if name in fields else (SWAP_WAIT_MS, SWAP_WAIT_MS)
 
 
-def _code(fields: Fields, name: str, takes: str) -> ErrorCode:
+def _code(fields: RuleFields, name: str, takes: str) -> ErrorCode:
     value = fields.needed(name, takes)
     try:
         code = ErrorCode[value.upper()] if isinstance(value, str) else ErrorCode(value)
@@ -171,31 +171,31 @@ def _code(fields: Fields, name: str, takes: str) -> ErrorCode:
     return code
 
 
-def _later(fields: Fields, name: str, takes: str) -> Later:
+def _later(fields: RuleFields, name: str, takes: str) -> Later:
     try:
         return Later(fields.text(name) or Later.WAIT)
     except ValueError as error:
         raise fields.wrong(name, takes) from error
 
 
-def _bytes(fields: Fields, name: str, _takes: str) -> int:
+def _bytes(fields: RuleFields, name: str, _takes: str) -> int:
     size = fields.integer(name, 1, least=1, most=INT32_MAX)
     assert size is not None
     return size
 
 
-def _broker_id(fields: Fields, name: str, takes: str) -> int:
+def _broker_id(fields: RuleFields, name: str, takes: str) -> int:
     fields.needed(name, takes)
     broker_id = fields.integer(name, most=INT32_MAX)
     assert broker_id is not None
     return broker_id
 
 
-def _path(fields: Fields, name: str, _takes: str) -> str | None:
+def _path(fields: RuleFields, name: str, _takes: str) -> str | None:
     return fields.text(name)
 
 
-def _errno(fields: Fields, name: str, takes: str) -> int:
+def _errno(fields: RuleFields, name: str, takes: str) -> int:
     value = fields.text(name, "ENOSPC")
     number = next((no for no, one in errno.errorcode.items() if one == value), None)
     if number is None:
@@ -203,14 +203,14 @@ def _errno(fields: Fields, name: str, takes: str) -> int:
     return number
 
 
-def _point(fields: Fields, name: str, takes: str) -> str:
+def _point(fields: RuleFields, name: str, takes: str) -> str:
     value = fields.needed(name, takes)
     if not isinstance(value, str) or value not in CRASH_POINTS:
         raise fields.wrong(name, takes)
     return value
 
 
-def _right(fields: Fields, name: str, takes: str) -> AclOperation:
+def _right(fields: RuleFields, name: str, takes: str) -> AclOperation:
     value = fields.text(name, AclOperation.ALL.name)
     assert value is not None
     found = AclOperation.__members__.get(snake_case(value).upper())
@@ -219,14 +219,14 @@ def _right(fields: Fields, name: str, takes: str) -> AclOperation:
     return found
 
 
-def _group(fields: Fields, name: str, takes: str) -> str:
+def _group(fields: RuleFields, name: str, takes: str) -> str:
     fields.needed(name, takes)
     group = fields.text(name)
     assert group is not None
     return group
 
 
-def _member(fields: Fields, name: str, _takes: str) -> str | None:
+def _member(fields: RuleFields, name: str, _takes: str) -> str | None:
     return fields.text(name)
 
 
@@ -243,14 +243,14 @@ _GROUP: Final = {"group": ActionField(_group, "the id of a consumer group", is_n
 _PATH: Final = {"path": ActionField(_path, "a pattern for names of files, such as *.log")}
 
 _PLACES: Final = {
-    "fail_write": Place.FILE,
-    "slow_write": Place.FILE,
-    "fail_fsync": Place.FILE,
-    "slow_fsync": Place.FILE,
-    "cut_replica_link": Place.PEERS,
-    "expire_session": Place.ONCE,
-    "expire_member": Place.ONCE,
-    "move_coordinator": Place.ONCE,
+    "fail_write": InjectionPoint.FILE,
+    "slow_write": InjectionPoint.FILE,
+    "fail_fsync": InjectionPoint.FILE,
+    "slow_fsync": InjectionPoint.FILE,
+    "cut_replica_link": InjectionPoint.PEERS,
+    "expire_session": InjectionPoint.ONCE,
+    "expire_member": InjectionPoint.ONCE,
+    "move_coordinator": InjectionPoint.ONCE,
 }
 """The places of the types that do not act on requests."""
 
@@ -324,4 +324,4 @@ TYPES: Final[Mapping[str, ActionType]] = {
     ),
 }
 
-__all__ = ["CRASH_POINTS", "TYPES", "Action", "ActionField", "Later", "Place", "RuleError"]
+__all__ = ["CRASH_POINTS", "TYPES", "Action", "ActionField", "InjectionPoint", "Later", "RuleError"]

@@ -6,12 +6,12 @@ import logging
 import os
 import signal
 
-from echoless.broker.faults.rule import Rule
+from echoless.broker.faults.rule import ActiveRule
 
 logger = logging.getLogger(__name__)
 
 
-def crash(rule: Rule) -> None:
+def crash(rule: ActiveRule) -> None:
     """Ends the process; does not return."""
     logger.critical("the fault rule %s ends this process: %s", rule.name, rule.action.point)
     os.kill(os.getpid(), signal.SIGKILL)

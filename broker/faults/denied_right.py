@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from echoless.broker.authorization.access import Access, Rights
-from echoless.protocol.acl import AclOperation, ResourceType, Rule
+from echoless.protocol.acl import AclAuthorizer, AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from echoless.broker.network.request import Peer
@@ -38,11 +38,11 @@ class DeniedRight:
         """Not kept by the peer: its next request has its own rights again."""
         own = None if self._access is None else self._access.rights(peer)
         rule = _DenyingRule(own, self._right, self._topics)
-        return Rights(cast("Rule", rule), peer.principal, peer.host)
+        return Rights(cast("AclAuthorizer", rule), peer.principal, peer.host)
 
 
 class _DenyingRule:
-    """`Rule` for one client."""
+    """`AclAuthorizer` for one client."""
 
     def __init__(
         self, own: Rights | None, right: AclOperation, topics: frozenset[str] | None
@@ -59,7 +59,7 @@ class _DenyingRule:
         resource_type: ResourceType,
         name: str,
     ) -> bool:
-        """See `Rule`."""
+        """See `AclAuthorizer`."""
         if self._is_denied(operation) and (
             self._topics is None or (resource_type is ResourceType.TOPIC and name in self._topics)
         ):
@@ -69,7 +69,7 @@ class _DenyingRule:
     def allows_any(
         self, _principal: str, _host: str, operation: AclOperation, resource_type: ResourceType
     ) -> bool:
-        """See `Rule`."""
+        """See `AclAuthorizer`."""
         if self._is_denied(operation) and self._topics is None:
             return False
         return self._own is None or self._own.may_with_any(operation, resource_type)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from echoless.broker.faults.hits import Hits
     from echoless.broker.faults.peers import FaultyPeers
     from echoless.broker.faults.port import FaultyPort
-    from echoless.broker.faults.rule import Rule, RuleText
+    from echoless.broker.faults.rule import ActiveRule, RuleText
     from echoless.broker.faults.rules import Rules
     from echoless.broker.network.server import Server
     from echoless.broker.replication.peers import Peers
@@ -37,7 +37,7 @@ def import_rules() -> None:
         importlib.import_module(f"echoless.broker.faults.{name}")
 
 
-class Faults:
+class FaultInjection:
     """The faults of one broker. Single owner: the event loop."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Faults:
         config: Config,
         environment: Environment,
         decisions: Decisions,
-        crash: Callable[[Rule], None] | None = None,
+        crash: Callable[[ActiveRule], None] | None = None,
     ) -> None:
         """`crash` ends the process; a simulation brings its own."""
         self._config = config
@@ -127,15 +127,15 @@ class Faults:
 
     def _install(self) -> None:
         """Brings every place up to date with the rules."""
-        from echoless.broker.faults.action import Place
+        from echoless.broker.faults.action import InjectionPoint
         from echoless.broker.faults.file_faults import FileFaults
 
         assert self._rules is not None
         assert self._hits is not None
         assert self._crash is not None
-        links = self._rules.of(Place.PEERS)
-        requests = self._rules.of(Place.REQUEST, Place.PEERS)
-        files = self._rules.of(Place.FILE)
+        links = self._rules.of(InjectionPoint.PEERS)
+        requests = self._rules.of(InjectionPoint.REQUEST, InjectionPoint.PEERS)
+        files = self._rules.of(InjectionPoint.FILE)
         self._file_system.use(FileFaults(files, self._hits, self._crash) if files else None)
         if self._peers is not None:
             self._peers.use(links, self._hits)
@@ -144,7 +144,7 @@ class Faults:
         for port in self._ports:
             port.use(requests)
 
-    def _faulty_ports(self, hits: Hits, crash: Callable[[Rule], None]) -> list[FaultyPort]:
+    def _faulty_ports(self, hits: Hits, crash: Callable[[ActiveRule], None]) -> list[FaultyPort]:
         from echoless.broker.faults.kafka_requests import KafkaRequests
         from echoless.broker.faults.native_requests import NativeRequests
         from echoless.broker.faults.port import FaultyPort
@@ -190,7 +190,7 @@ class Faults:
         self._tree.expire_session()
 
     def _act_at_once(
-        self, rules: Sequence[Rule], works: Sequence[Callable[[], None] | None]
+        self, rules: Sequence[ActiveRule], works: Sequence[Callable[[], None] | None]
     ) -> None:
         assert self._hits is not None
         for rule, work in zip(rules, works, strict=True):
@@ -200,6 +200,6 @@ class Faults:
                 work()
 
 
-def _shown(rules: Sequence[Rule]) -> list[dict[str, Any]]:
+def _shown(rules: Sequence[ActiveRule]) -> list[dict[str, Any]]:
     now_s = asyncio.get_running_loop().time()
     return [rule.document(now_s) for rule in rules]

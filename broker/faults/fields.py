@@ -23,7 +23,7 @@ class RuleError(Exception):
     """The rule cannot be used; the message says why in one sentence."""
 
 
-class Fields:
+class RuleFields:
     """The fields that were sent. `close` rejects those that were never read."""
 
     def __init__(self, where: str, given: object) -> None:
@@ -97,4 +97,4 @@ class Fields:
         return RuleError(f"{self.path(name)} takes {takes}, not {self._given.get(name)!r}")
 
 
-Reader = Callable[[Fields], Any]
+Reader = Callable[[RuleFields], Any]

@@ -24,7 +24,7 @@ from typing import Final
 from echoless.broker.faults.hits import Hits
 from echoless.broker.faults.match import Part
 from echoless.broker.faults.request_actions import Crash
-from echoless.broker.faults.rule import Rule
+from echoless.broker.faults.rule import ActiveRule
 from echoless.protocol.errors import DecodeError
 from echoless.protocol.record_batch import Buffer, walk
 from echoless.storage.file_system import FileSystem, StorageError
@@ -40,7 +40,7 @@ class FileFaults:
 
     def __init__(
         self,
-        rules: Sequence[Rule],
+        rules: Sequence[ActiveRule],
         hits: Hits,
         crash: Crash,
         sleep: Callable[[float], None] = time.sleep,
@@ -101,7 +101,7 @@ class FileFaults:
 
     def _acting(
         self, action: str, path: str, buffers: Sequence[Buffer], point: str | None = None
-    ) -> list[Rule]:
+    ) -> list[ActiveRule]:
         """The rules with this action that act on this file now, counted."""
         found = [
             rule
@@ -111,7 +111,7 @@ class FileFaults:
         ]
         return [rule for rule in found if self._takes(rule, path, buffers)]
 
-    def _takes(self, rule: Rule, path: str, buffers: Sequence[Buffer]) -> bool:
+    def _takes(self, rule: ActiveRule, path: str, buffers: Sequence[Buffer]) -> bool:
         parts = _parts(path, buffers)
         if rule.match.names_partitions:
             parts = [part for part in parts if rule.match.picks_part(part)]

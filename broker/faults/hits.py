@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from echoless.broker.decisions.decisions import Decisions
     from echoless.broker.faults.requests import ReadRequest
-    from echoless.broker.faults.rule import Rule
+    from echoless.broker.faults.rule import ActiveRule
 
 _NUMBER_TO_COME: Final = 0
 _NOBODY: Final = 0
@@ -26,7 +26,7 @@ class Hits:
         self._decisions = decisions
         self._now_ms = now_ms
 
-    def on_request(self, rule: Rule, request: ReadRequest, parts: Sequence[Part]) -> None:
+    def on_request(self, rule: ActiveRule, request: ReadRequest, parts: Sequence[Part]) -> None:
         """`parts` are those that the rule has picked."""
         facts, peer = request.facts, request.peer
         self._decisions.record_fault(
@@ -46,7 +46,7 @@ class Hits:
             )
         )
 
-    def on_broker(self, rule: Rule, where: str = "", parts: Sequence[Part] = ()) -> None:
+    def on_broker(self, rule: ActiveRule, where: str = "", parts: Sequence[Part] = ()) -> None:
         """Records a hit on a file, a link or the session instead of a request; `where` says which."""
         self._decisions.record_fault(
             FaultHit(
@@ -65,7 +65,7 @@ class Hits:
         )
 
 
-def _detail(rule: Rule) -> str:
+def _detail(rule: ActiveRule) -> str:
     """The fields of its action, as the command line takes them."""
     fields = rule.action.document()
     return " ".join(f"{name}={_text(value)}" for name, value in fields.items() if name != "type")

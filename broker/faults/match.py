@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from echoless.broker.faults.fields import INT32_MAX, Fields, RuleError, snake_case
+from echoless.broker.faults.fields import INT32_MAX, RuleError, RuleFields, snake_case
 from echoless.broker.network.request import Peer
 
 _RANGE: Final = re.compile(r"(\d+)(?:-(\d+))?")
@@ -81,7 +81,7 @@ class Match:
     group: str | None = None
 
     @classmethod
-    def read(cls, fields: Fields) -> Match:
+    def read(cls, fields: RuleFields) -> Match:
         """Raises `RuleError`."""
         return cls(
             api=_api(fields),
@@ -160,20 +160,20 @@ class Match:
         return shown
 
 
-def _api(fields: Fields) -> str | None:
+def _api(fields: RuleFields) -> str | None:
     """`produce`, or as Kafka writes it: `Produce`, `InitProducerId`."""
     name = fields.text("api")
     return None if name is None else snake_case(name)
 
 
-def _principal(fields: Fields) -> str | None:
+def _principal(fields: RuleFields) -> str | None:
     principal = fields.text("principal")
     if principal is not None and not all(principal.partition(":")):
         raise fields.wrong("principal", "TYPE:NAME, such as User:alice")
     return principal
 
 
-def _sequences(fields: Fields) -> tuple[int, int] | None:
+def _sequences(fields: RuleFields) -> tuple[int, int] | None:
     value = fields.value("base_sequence")
     if value is None:
         return None

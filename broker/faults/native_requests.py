@@ -107,7 +107,7 @@ class NativeRequests:
                     yield Part(wanted.topic, wanted.partition)
             case messages.CreateTopic() | replication.AwaitTopic():
                 yield Part(message.topic)
-            case messages.Fetch() | messages.ProducerState() | replication.ReplicaSnapshot():
+            case messages.Fetch() | messages.ProducerStateRequest() | replication.ReplicaSnapshot():
                 yield Part(message.topic, message.partition)
 
 

@@ -16,7 +16,7 @@ from echoless.broker.replication.peers import PeerError, Peers
 
 if TYPE_CHECKING:
     from echoless.broker.faults.hits import Hits
-    from echoless.broker.faults.rule import Rule
+    from echoless.broker.faults.rule import ActiveRule
 
 Call = Callable[..., Coroutine[Any, Any, dict[str, Any]]]
 
@@ -26,13 +26,13 @@ class FaultyPeers:
 
     def __init__(self, inner: Peers) -> None:
         self._inner = inner
-        self._rules: Sequence[Rule] = ()
+        self._rules: Sequence[ActiveRule] = ()
         self._hits: Hits | None = None
         self.call: Call = inner.call
         self.disconnect = inner.disconnect
         self.close = inner.close
 
-    def use(self, rules: Sequence[Rule], hits: Hits) -> None:
+    def use(self, rules: Sequence[ActiveRule], hits: Hits) -> None:
         """Cuts these links from now on; calls in flight over them fail."""
         before = {rule.name for rule in self._rules}
         self._rules, self._hits = rules, hits
@@ -54,12 +54,12 @@ class FaultyPeers:
         return await self._inner.call(broker_id, address, message, timeout_s=timeout_s)
 
 
-def _broker_id(rule: Rule) -> int:
+def _broker_id(rule: ActiveRule) -> int:
     assert rule.action.broker_id is not None
     return rule.action.broker_id
 
 
-async def _silence(rule: Rule, timeout_s: float) -> None:
+async def _silence(rule: ActiveRule, timeout_s: float) -> None:
     ended = asyncio.ensure_future(rule.has_ended.wait())
     try:
         await asyncio.wait((ended,), timeout=timeout_s)

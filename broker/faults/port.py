@@ -15,7 +15,7 @@ from echoless.broker.faults.hits import Hits
 from echoless.broker.faults.match import Part
 from echoless.broker.faults.request_actions import Hit, RequestActions
 from echoless.broker.faults.requests import Dispatch, ReadRequest, Requests, finished
-from echoless.broker.faults.rule import Rule
+from echoless.broker.faults.rule import ActiveRule
 from echoless.broker.faults.served import NEED_NO_RIGHT
 from echoless.broker.faults.unexpected import report_unexpected
 from echoless.broker.network.connection import Buffers, Connection, Dispatched
@@ -32,7 +32,7 @@ _COMPARED_AT_ONCE: Final = 2000
 """Partitions times rules that are compared in one go, in about two milliseconds."""
 
 
-class Plan(NamedTuple):
+class RequestPlan(NamedTuple):
     """The plan for one request."""
 
     process: Callable[[], Dispatched]
@@ -51,12 +51,12 @@ class FaultyPort:
         self._requests = requests
         self._hits = hits
         self._actions = actions
-        self._rules: Sequence[Rule] = ()
+        self._rules: Sequence[ActiveRule] = ()
         self._tasks: dict[asyncio.Future[Buffers | None], None] = {}
 
     # --- with rules, or without ---
 
-    def use(self, rules: Sequence[Rule]) -> None:
+    def use(self, rules: Sequence[ActiveRule]) -> None:
         """These rules from now on; with none, requests go past this file again."""
         self._rules = rules
         self._actions.forget_all_but(rules)
@@ -106,13 +106,15 @@ class FaultyPort:
         parts = 0 if request is None else len(request.facts.parts)
         return parts * len(self._rules) > _COMPARED_AT_ONCE
 
-    async def read_and_plan(self, frame: Frame, peer: Peer) -> Plan:
+    async def read_and_plan(self, frame: Frame, peer: Peer) -> RequestPlan:
         """Like `read` and `plan`, for a request that may have to be read in a thread."""
         read = partial(self._requests.read, frame, peer)
         request = await in_thread(read) if self.takes_long(frame, peer) else self.read(frame, peer)
         return await self.plan_in_turns(request, frame, peer)
 
-    async def plan_in_turns(self, request: ReadRequest | None, frame: Frame, peer: Peer) -> Plan:
+    async def plan_in_turns(
+        self, request: ReadRequest | None, frame: Frame, peer: Peer
+    ) -> RequestPlan:
         """Like `plan`, for a request that may be long to match."""
         if request is None or not self.is_long_to_match(request):
             return self.plan(request, frame, peer)
@@ -120,24 +122,24 @@ class FaultyPort:
         await work_in_turns(self._matching(request, hits))
         return self._planned(hits, frame, peer)
 
-    def plan(self, request: ReadRequest | None, frame: Frame, peer: Peer) -> Plan:
+    def plan(self, request: ReadRequest | None, frame: Frame, peer: Peer) -> RequestPlan:
         """The rules' plan for a request."""
         hits: list[Hit] = []
         for _ in () if request is None else self._matching(request, hits):
             pass
         return self._planned(hits, frame, peer)
 
-    def _planned(self, hits: Sequence[Hit], frame: Frame, peer: Peer) -> Plan:
+    def _planned(self, hits: Sequence[Hit], frame: Frame, peer: Peer) -> RequestPlan:
         if not hits:
-            return Plan(lambda: self._inner(frame, peer))
+            return RequestPlan(lambda: self._inner(frame, peer))
         (hit,) = hits
         rule = hit.rule
         if rule.action.type == _FREEZE:
-            return Plan(lambda: self._inner(frame, peer), rule.has_ended.wait)
+            return RequestPlan(lambda: self._inner(frame, peer), rule.has_ended.wait)
         if rule.action.type == "delay_request":
             delay_s = rule.action.draw_s(rule.turns.rng)
-            return Plan(lambda: self._inner(frame, peer), lambda: asyncio.sleep(delay_s))
-        return Plan(lambda: self._actions.act(hit))
+            return RequestPlan(lambda: self._inner(frame, peer), lambda: asyncio.sleep(delay_s))
+        return RequestPlan(lambda: self._actions.act(hit))
 
     def _matching(self, request: ReadRequest, hits: list[Hit]) -> Iterator[None]:
         """Adds the first rule that acts, counted, to `hits`; a caller may do other things between steps."""
@@ -154,7 +156,7 @@ class FaultyPort:
                 hits.append(Hit(rule, request, picked))
                 return
 
-    def _acts(self, rule: Rule, request: ReadRequest, parts: Sequence[Part]) -> bool:
+    def _acts(self, rule: ActiveRule, request: ReadRequest, parts: Sequence[Part]) -> bool:
         if self._actions.awaits_second(rule):
             return True  # the first of the two has been counted
         if rule.has_ended.is_set():
@@ -195,7 +197,7 @@ class FaultyDispatcher:
         plan = port.plan(request, frame, peer)
         return plan.process() if plan.wait is None else self._late(lambda: _made(plan))
 
-    def _late(self, make_plan: Callable[[], Awaitable[Plan]]) -> Awaitable[Buffers | None]:
+    def _late(self, make_plan: Callable[[], Awaitable[RequestPlan]]) -> Awaitable[Buffers | None]:
         before, begun = self._last, asyncio.Event()
         self._last = begun
         task = asyncio.ensure_future(self._in_turn(make_plan, before, begun))
@@ -204,7 +206,7 @@ class FaultyDispatcher:
 
     async def _in_turn(
         self,
-        make_plan: Callable[[], Awaitable[Plan]],
+        make_plan: Callable[[], Awaitable[RequestPlan]],
         before: asyncio.Event | None,
         begun: asyncio.Event,
     ) -> Buffers | None:
@@ -228,11 +230,11 @@ def _is_admitted(peer: Peer) -> bool:
     return peer.login is None or peer.login.is_open
 
 
-async def _made(plan: Plan) -> Plan:
+async def _made(plan: RequestPlan) -> RequestPlan:
     return plan
 
 
-def _picks(rule: Rule, request: ReadRequest) -> Iterator[Sequence[Part]]:
+def _picks(rule: ActiveRule, request: ReadRequest) -> Iterator[Sequence[Part]]:
     """Yields the parts that the rule applies to, some at a time; nothing if it leaves the request alone."""
     facts = request.facts
     if rule.action.type == _CUT:
@@ -248,6 +250,6 @@ def _picks(rule: Rule, request: ReadRequest) -> Iterator[Sequence[Part]]:
         yield from rule.match.pick(facts, request.peer)
 
 
-def _needs_part(rule: Rule) -> bool:
+def _needs_part(rule: ActiveRule) -> bool:
     """Whether the rule applies only to requests with parts that it picks."""
     return rule.match.names_partitions and rule.action.type != _CUT

@@ -15,21 +15,21 @@ from echoless.broker.doubt import StateInDoubtError
 from echoless.broker.faults.action import Later
 from echoless.broker.faults.match import Part
 from echoless.broker.faults.requests import Dispatch, ReadRequest, Requests, finished
-from echoless.broker.faults.rule import Rule
+from echoless.broker.faults.rule import ActiveRule
 from echoless.broker.faults.unexpected import report_unexpected
 from echoless.broker.network.connection import Buffers, Dispatched
 from echoless.broker.network.pieces import Pieces
 from echoless.broker.network.request import CloseConnectionError
 from echoless.protocol.errors import KafkaError
 
-Crash = Callable[[Rule], None]
+Crash = Callable[[ActiveRule], None]
 """Ends the process at once, and says why in the log. A simulation may return from it."""
 
 
 class Hit(NamedTuple):
     """A rule that acts on a request."""
 
-    rule: Rule
+    rule: ActiveRule
     request: ReadRequest
     parts: Sequence[Part]
     """The parts that the rule picked."""
@@ -74,7 +74,7 @@ class RequestActions:
         """The answer, if there is to be one. Raises `CloseConnectionError`."""
         return self._actions[hit.rule.action.type](hit)
 
-    def forget_all_but(self, rules: Sequence[Rule]) -> None:
+    def forget_all_but(self, rules: Sequence[ActiveRule]) -> None:
         """Lets the requests go on that wait for a rule which is no more."""
         names = {rule.name for rule in rules}
         for name in [name for name in self._held if name not in names]:
@@ -163,7 +163,7 @@ class RequestActions:
 
     # --- order and number ---
 
-    def awaits_second(self, rule: Rule) -> bool:
+    def awaits_second(self, rule: ActiveRule) -> bool:
         """Whether a request waits for the next one that this rule matches."""
         return rule.name in self._held
 

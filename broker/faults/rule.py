@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from echoless.broker.faults.action import Action, Place
-from echoless.broker.faults.fields import Fields, RuleError
+from echoless.broker.faults.action import Action, InjectionPoint
+from echoless.broker.faults.fields import RuleError, RuleFields
 from echoless.broker.faults.match import (
     BATCH_FIELDS,
     PARTITION_FIELDS,
@@ -43,7 +43,7 @@ class RuleText:
     @classmethod
     def read(cls, given: object) -> RuleText:
         """From the JSON of one rule. Raises `RuleError`."""
-        fields = Fields("", given)
+        fields = RuleFields("", given)
         match_fields, schedule_fields = fields.inside("match"), fields.inside("schedule")
         rule = cls(
             name=_name(fields),
@@ -54,12 +54,12 @@ class RuleText:
         for part in (fields, match_fields, schedule_fields):
             part.close()
         _check(rule)
-        if rule.action.place is Place.ONCE:
+        if rule.action.place is InjectionPoint.ONCE:
             return replace(rule, schedule=Schedule(times=1))
         return rule
 
 
-class Rule:
+class ActiveRule:
     """A rule in force, and how often it has acted."""
 
     __slots__ = ("action", "has_ended", "match", "name", "schedule", "turns")
@@ -92,7 +92,7 @@ class Rule:
 def read_rules(given: object) -> list[RuleText]:
     """One rule, a list of them, or `{"rules": [...]}`. Raises `RuleError`."""
     if isinstance(given, Mapping) and "rules" in given:
-        fields = Fields("", given)
+        fields = RuleFields("", given)
         given = fields.value("rules")
         fields.close()
         if not isinstance(given, list):
@@ -103,7 +103,7 @@ def read_rules(given: object) -> list[RuleText]:
     return [RuleText.read(one) for one in listed]
 
 
-def _name(fields: Fields) -> str | None:
+def _name(fields: RuleFields) -> str | None:
     name = fields.text("name")
     if name is not None and not _NAME.fullmatch(name):
         raise fields.wrong("name", "up to 100 letters, digits and . _ : -")
@@ -114,14 +114,14 @@ def _check(rule: RuleText) -> None:
     """Raises `RuleError` for what cannot be."""
     check_api(rule.match)
     match rule.action.place:
-        case Place.REQUEST:
+        case InjectionPoint.REQUEST:
             _check_request(rule)
-        case Place.FILE:
+        case InjectionPoint.FILE:
             _check_file(rule)
-        case Place.PEERS:
+        case InjectionPoint.PEERS:
             refuse_fields(rule.match, _EVERY_FIELD, "cut_replica_link takes no match: it is a link")
             _check_lasting(rule)
-        case Place.ONCE:
+        case InjectionPoint.ONCE:
             action = rule.action.type
             why = "there is one" if action == "expire_session" else "the group is in the action"
             refuse_fields(rule.match, _EVERY_FIELD, f"{action} takes no match: {why}")

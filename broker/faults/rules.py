@@ -12,9 +12,9 @@ from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
-from echoless.broker.faults.action import Place
+from echoless.broker.faults.action import InjectionPoint
 from echoless.broker.faults.fields import RuleError
-from echoless.broker.faults.rule import Rule, RuleText
+from echoless.broker.faults.rule import ActiveRule, RuleText
 from echoless.broker.faults.schedule import Turns
 
 RULES_MAX: Final = 1000
@@ -31,13 +31,13 @@ class Rules:
     def __init__(self, rng: Random, on_change: Callable[[], None]) -> None:
         self._rng = rng
         self._on_change = on_change
-        self._rules: dict[str, Rule] = {}
+        self._rules: dict[str, ActiveRule] = {}
         self._count = 0
 
     def __len__(self) -> int:
         return len(self._rules)
 
-    def of(self, *places: Place) -> list[Rule]:
+    def of(self, *places: InjectionPoint) -> list[ActiveRule]:
         """The rules that act in those places, in their order."""
         return [rule for rule in self._rules.values() if rule.action.place in places]
 
@@ -46,7 +46,7 @@ class Rules:
         now_s = asyncio.get_running_loop().time()
         return [rule.document(now_s) for rule in self._rules.values()]
 
-    def add(self, texts: Sequence[RuleText]) -> list[Rule]:
+    def add(self, texts: Sequence[RuleText]) -> list[ActiveRule]:
         """Adds all of them or none. Raises `RuleError`, and `NameTakenError` for a used name."""
         if len(self._rules) + len(texts) > RULES_MAX:
             raise RuleError(f"there may be {RULES_MAX} rules, and {len(self._rules)} are there")
@@ -60,14 +60,14 @@ class Rules:
         self._on_change()
         return added
 
-    def remove(self, name: str) -> Rule:
+    def remove(self, name: str) -> ActiveRule:
         """Ends the rule. Raises `KeyError` if no rule has the name."""
         rule = self._rules.pop(name)
         rule.end()
         self._on_change()
         return rule
 
-    def clear(self) -> list[Rule]:
+    def clear(self) -> list[ActiveRule]:
         """Ends all rules; returns them."""
         removed = list(self._rules.values())
         self._rules.clear()
@@ -76,7 +76,7 @@ class Rules:
         self._on_change()
         return removed
 
-    def _put(self, text: RuleText) -> Rule:
+    def _put(self, text: RuleText) -> ActiveRule:
         loop = asyncio.get_running_loop()
         schedule = text.schedule
         seed = self._rng.randint(0, _SEED_MAX) if schedule.seed is None else schedule.seed
@@ -84,7 +84,7 @@ class Rules:
             text = replace(text, schedule=replace(schedule, seed=seed))  # shown, to be repeated
         name = text.name or self._free_name()
         turns = Turns(schedule, seed=seed, now_s=loop.time())
-        rule = self._rules[name] = Rule(text, name=name, turns=turns)
+        rule = self._rules[name] = ActiveRule(text, name=name, turns=turns)
         if schedule.duration_ms is not None:
             loop.call_later(schedule.duration_ms / 1000, self._end_in_time, rule)
         return rule
@@ -96,7 +96,7 @@ class Rules:
             if name not in self._rules:
                 return name
 
-    def _end_in_time(self, rule: Rule) -> None:
+    def _end_in_time(self, rule: ActiveRule) -> None:
         """Ends a lasting effect on time; the rule stays in the list with its counts."""
         if not rule.has_ended.is_set():
             rule.turns.end()

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from echoless.broker.config.loading import Config, ConfigError
-from echoless.broker.faults.action import Place
+from echoless.broker.faults.action import InjectionPoint
 from echoless.broker.faults.feasible import check_feasible
 from echoless.broker.faults.fields import RuleError
 from echoless.broker.faults.permission import refusal
@@ -45,7 +45,7 @@ def _check(rules: Sequence[RuleText]) -> None:
         if names.count(name) > 1:
             raise RuleError(f"name {name!r} is taken: it stands in the file twice")
     for rule in rules:
-        if rule.action.place is Place.ONCE:
+        if rule.action.place is InjectionPoint.ONCE:
             what = "session" if rule.action.type == "expire_session" else "group"
             raise RuleError(
                 f"{rule.action.type} is done at once, and at the start there is no {what} yet"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
-from echoless.broker.faults.fields import INT32_MAX, Fields
+from echoless.broker.faults.fields import INT32_MAX, RuleFields
 
 ALWAYS_LIKELY: Final = 1.0
 DURATION_MS_MAX: Final = 7 * 24 * 3600 * 1000
@@ -30,7 +30,7 @@ class Schedule:
     """How long the rule acts, from the moment it was added."""
 
     @classmethod
-    def read(cls, fields: Fields) -> Schedule:
+    def read(cls, fields: RuleFields) -> Schedule:
         """Raises `RuleError`."""
         return cls(
             skip=fields.integer("skip", 0, most=INT32_MAX) or 0,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from echoless.broker.services import Services
 
 
-class ResourceType(enum.IntEnum):
+class ConfigResourceType(enum.IntEnum):
     """Kafka's `ConfigResource.Type` ids."""
 
     TOPIC = 2
@@ -36,10 +36,10 @@ class ResourceType(enum.IntEnum):
     GROUP = 32
 
 
-def check_type(resource_type: int, served: set[ResourceType]) -> None:
+def check_type(resource_type: int, served: set[ConfigResourceType]) -> None:
     """Raises `KafkaError` INVALID_REQUEST unless it is one of `served`."""
     if resource_type not in served:
-        known = {int(one): one.name for one in ResourceType}
+        known = {int(one): one.name for one in ConfigResourceType}
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             f"Unsupported resource type: {known.get(resource_type, resource_type)}",
@@ -48,9 +48,9 @@ def check_type(resource_type: int, served: set[ResourceType]) -> None:
 
 def check_permitted(rights: Rights | None, operation: AclOperation, resource: Any) -> None:
     """Raises `KafkaError` if the client may not do this with the configuration of the resource."""
-    if resource.resource_type == ResourceType.TOPIC:
+    if resource.resource_type == ConfigResourceType.TOPIC:
         check(rights, operation, AclResourceType.TOPIC, resource.resource_name)
-    elif resource.resource_type in {ResourceType.BROKER, ResourceType.BROKER_LOGGER}:
+    elif resource.resource_type in {ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER}:
         check_cluster(rights, operation)
 
 
@@ -102,12 +102,12 @@ def check_once(resource: Any, twice: Collection[tuple[int, str]]) -> None:
 
 def check_alterable(resource_type: int) -> None:
     """Raises `KafkaError` INVALID_REQUEST unless it is a topic."""
-    if resource_type == ResourceType.BROKER:
+    if resource_type == ConfigResourceType.BROKER:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             "a broker's configuration does not change while it runs; restart it with other values",
         )
-    check_type(resource_type, {ResourceType.TOPIC})
+    check_type(resource_type, {ConfigResourceType.TOPIC})
 
 
 def check_values(configs: Sequence[Any]) -> None:

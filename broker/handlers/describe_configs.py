@@ -19,7 +19,7 @@ from echoless.broker.config.internal_topics import in_force
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
 from echoless.broker.handlers.config_resource import (
-    ResourceType,
+    ConfigResourceType,
     check_once,
     check_permitted,
     check_type,
@@ -88,8 +88,8 @@ def _row(
 def _entries(services: Services, resource: Any) -> list[ConfigEntry]:
     """Raises `KafkaError`."""
     name = resource.resource_name
-    check_type(resource.resource_type, {ResourceType.TOPIC, ResourceType.BROKER})
-    if resource.resource_type == ResourceType.TOPIC:
+    check_type(resource.resource_type, {ConfigResourceType.TOPIC, ConfigResourceType.BROKER})
+    if resource.resource_type == ConfigResourceType.TOPIC:
         topic = find_topic(services, name)
         return describe_topic(services.config, in_force(topic.name, topic.config))
     if not name:

@@ -23,7 +23,7 @@ from echoless.broker.handlers.apis import declared
 from echoless.broker.handlers.merged_responses import Rows
 from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.served import Names, Served
-from echoless.broker.metadata.node_data import NO_LEADER, PartitionState
+from echoless.broker.metadata.node_data import NO_LEADER, LeaderAndIsr
 from echoless.broker.metadata.topic import TopicChanged, TopicEvent
 from echoless.broker.network.request import Answer, Request
 from echoless.broker.network.turns import ROWS_PER_TURN, ManyRows, work_in_turns
@@ -41,7 +41,7 @@ API = declared(__name__)
 _PartitionKey = tuple[str, int]
 _Outcomes = dict[_PartitionKey, KafkaError | None]
 _Elections = Mapping[_PartitionKey, "ElectionType"]
-_NEVER_LED = PartitionState(leader=NO_LEADER, leader_epoch=-1, isr=())
+_NEVER_LED = LeaderAndIsr(leader=NO_LEADER, leader_epoch=-1, isr=())
 
 
 _PREFERRED: Final = 0
@@ -119,7 +119,7 @@ def _obstacle(
 
 
 def _obstacle_to_preferred(
-    preferred: int, state: PartitionState, staying: set[int]
+    preferred: int, state: LeaderAndIsr, staying: set[int]
 ) -> KafkaError | None:
     if state.leader == preferred:
         return KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"broker {preferred} leads already")
@@ -132,7 +132,7 @@ def _obstacle_to_preferred(
 
 
 def _obstacle_to_unclean(
-    replicas: tuple[int, ...], state: PartitionState, staying: set[int]
+    replicas: tuple[int, ...], state: LeaderAndIsr, staying: set[int]
 ) -> KafkaError | None:
     if state.leader in staying:
         return KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"broker {state.leader} leads")

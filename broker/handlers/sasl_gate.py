@@ -12,7 +12,7 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import Final
 
-from echoless.broker.authentication.session import Session, Stage
+from echoless.broker.authentication.session import LoginSession, LoginStage
 from echoless.broker.handlers import api_versions, sasl_authenticate, sasl_handshake
 from echoless.broker.handlers.dispatch import KafkaDispatcher
 from echoless.broker.network.connection import Buffers, Dispatched
@@ -49,8 +49,8 @@ class SaslGate:
     def __call__(self, frame: Frame, peer: Peer) -> Dispatched:
         """Raises `DecodeError` or `CloseConnectionError` if the connection has to be closed."""
         session = peer.login
-        assert isinstance(session, Session)
-        if session.stage is not Stage.DONE:
+        assert isinstance(session, LoginSession)
+        if session.stage is not LoginStage.DONE:
             return self._log_in(frame, peer, session)
         if frame[: _KEY.size] == _HANDSHAKE and session.may_begin:
             return _shake_hands(frame, session)
@@ -58,14 +58,14 @@ class SaslGate:
             session.check_expiry()
         return self._inner(frame, peer)
 
-    def _log_in(self, frame: Frame, peer: Peer, session: Session) -> Dispatched:
+    def _log_in(self, frame: Frame, peer: Peer, session: LoginSession) -> Dispatched:
         stage = session.stage
-        if stage is Stage.RAW_TOKENS:
+        if stage is LoginStage.RAW_TOKENS:
             answer = session.answer(bytes(frame), _raw, _no_answer)
             return OfNoApi(answer if isinstance(answer, Awaitable) else _soon(answer))
         header = read_request_header(frame)
         key = header.api_key
-        if stage is Stage.TOKENS:
+        if stage is LoginStage.TOKENS:
             if key == sasl_authenticate.API.key:
                 return _authenticate(frame, header, session)
             if len(frame) > REFUSED_BYTES_MAX:
@@ -77,9 +77,9 @@ class SaslGate:
             return OfNoApi(session.end_with(self._inner.refused(frame, peer, error), reason))
         if key == sasl_handshake.API.key:
             return _shake_hands(frame, session)
-        if key == api_versions.API.key and stage is Stage.START:
+        if key == api_versions.API.key and stage is LoginStage.START:
             if api_versions.API.serves(header.api_version):
-                session.stage = Stage.VERSIONS
+                session.stage = LoginStage.VERSIONS
             return self._inner(frame, peer)
         raise CloseConnectionError(f"API key {key} before a log-in, which this listener asks for")
 
@@ -87,7 +87,7 @@ class SaslGate:
 _HANDSHAKE: Final = _KEY.pack(sasl_handshake.API.key)
 
 
-def _shake_hands(frame: Frame, session: Session) -> Dispatched:
+def _shake_hands(frame: Frame, session: LoginSession) -> Dispatched:
     header = read_request_header(frame)
     if not sasl_handshake.API.serves(header.api_version):
         raise CloseConnectionError(f"sasl_handshake version {header.api_version} is not served")
@@ -97,19 +97,19 @@ def _shake_hands(frame: Frame, session: Session) -> Dispatched:
         raise DecodeError("a SaslHandshake names no mechanism") from error
     answer = partial(_handshake_answer, header, session)
     try:
-        session.begin(mechanism, Stage.TOKENS if header.api_version else Stage.RAW_TOKENS)
+        session.begin(mechanism, LoginStage.TOKENS if header.api_version else LoginStage.RAW_TOKENS)
     except KafkaError as error:
         return session.end_with(_soon(answer(error.code)), str(error))
     return answer(ErrorCode.NONE)
 
 
-def _handshake_answer(header: RequestHeader, session: Session, code: ErrorCode) -> Buffers:
+def _handshake_answer(header: RequestHeader, session: LoginSession, code: ErrorCode) -> Buffers:
     mechanisms = b"".join(map(_short, session.mechanisms))
     body = struct.pack(">hi", code, len(session.mechanisms)) + mechanisms
     return (response_prefix(header.correlation_id, len(body), flexible=False) + body,)
 
 
-def _authenticate(frame: Frame, header: RequestHeader, session: Session) -> Dispatched:
+def _authenticate(frame: Frame, header: RequestHeader, session: LoginSession) -> Dispatched:
     if not sasl_authenticate.API.serves(header.api_version):
         raise CloseConnectionError(f"sasl_authenticate version {header.api_version} is not served")
     token = _token(frame, header)
@@ -134,7 +134,7 @@ def _token(frame: Frame, header: RequestHeader) -> bytes:
 
 
 def _authenticate_answer(
-    header: RequestHeader, session: Session, token: bytes, error: SaslError | None = None
+    header: RequestHeader, session: LoginSession, token: bytes, error: SaslError | None = None
 ) -> Buffers:
     flexible = sasl_authenticate.API.is_flexible(header.api_version)
     code = ErrorCode.NONE if error is None else ErrorCode.SASL_AUTHENTICATION_FAILED
@@ -147,7 +147,7 @@ def _authenticate_answer(
         body += struct.pack(">h", -1) if error is None else _short(text)
         body += _INT32.pack(len(token)) + token
     if header.api_version >= _LIFETIME_SINCE:
-        body += _LIFETIME.pack(session.lifetime_ms if session.stage is Stage.DONE else 0)
+        body += _LIFETIME.pack(session.lifetime_ms if session.stage is LoginStage.DONE else 0)
     body += NO_TAGS * flexible
     return (response_prefix(header.correlation_id, len(body), flexible=flexible) + body,)
 

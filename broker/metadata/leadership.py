@@ -10,21 +10,21 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from echoless.broker.metadata.node_data import NO_LEADER, PartitionState
+from echoless.broker.metadata.node_data import NO_LEADER, LeaderAndIsr
 from echoless.broker.metadata.topic import Topic
 
 
-def initial_state(replicas: tuple[int, ...], able: Collection[int] | None = None) -> PartitionState:
+def initial_state(replicas: tuple[int, ...], able: Collection[int] | None = None) -> LeaderAndIsr:
     """The state of a new partition: its first replica leads, all are in sync, as none has a record.
 
     Only replicas `able` to (None: all of them) count, if there are any; else none leads yet.
     """
     if able is None:
-        return PartitionState(leader=replicas[0], leader_epoch=0, isr=replicas)
+        return LeaderAndIsr(leader=replicas[0], leader_epoch=0, isr=replicas)
     isr = tuple(replica for replica in replicas if replica in able)
     if not isr:
-        return PartitionState(leader=NO_LEADER, leader_epoch=0, isr=replicas)
-    return PartitionState(leader=isr[0], leader_epoch=0, isr=isr)
+        return LeaderAndIsr(leader=NO_LEADER, leader_epoch=0, isr=replicas)
+    return LeaderAndIsr(leader=isr[0], leader_epoch=0, isr=isr)
 
 
 def claim(topic: Topic, broker_id: int) -> Topic:
@@ -42,8 +42,8 @@ def claim(topic: Topic, broker_id: int) -> Topic:
 
 
 def _claimed(
-    state: PartitionState | None, replicas: tuple[int, ...], broker_id: int
-) -> PartitionState | None:
+    state: LeaderAndIsr | None, replicas: tuple[int, ...], broker_id: int
+) -> LeaderAndIsr | None:
     if state is None:
         return initial_state(replicas) if replicas[0] == broker_id else None
     is_free = state.leader == NO_LEADER and broker_id in state.isr

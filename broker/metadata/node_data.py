@@ -101,7 +101,7 @@ def partition_state_path(topic: str, partition: int) -> str:
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class PartitionState:
+class LeaderAndIsr:
     """A partition's leader and in-sync replicas."""
 
     leader: int
@@ -115,7 +115,7 @@ class PartitionState:
     """The version of the node that holds it, for the next conditional write; not in the data."""
 
 
-def encode_partition_state(state: PartitionState) -> bytes:
+def encode_partition_state(state: LeaderAndIsr) -> bytes:
     """The data of `partition_state_path`."""
     return _encode(
         {
@@ -128,11 +128,11 @@ def encode_partition_state(state: PartitionState) -> bytes:
     )
 
 
-def decode_partition_state(path: str, node: Node) -> PartitionState:
+def decode_partition_state(path: str, node: Node) -> LeaderAndIsr:
     """Raises `NodeDataError`."""
     try:
         fields = _decode(node.data)
-        return PartitionState(
+        return LeaderAndIsr(
             leader=int(fields["leader"]),
             leader_epoch=int(fields["leader_epoch"]),
             isr=tuple(int(broker) for broker in fields["isr"]),

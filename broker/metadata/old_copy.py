@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from echoless.broker.metadata.node_data import PartitionState
+from echoless.broker.metadata.node_data import LeaderAndIsr
 from echoless.broker.metadata.topic import Topic
 from echoless.broker.tree.node_tree import CoordinationError
 
@@ -41,7 +41,7 @@ class OldEpoch(NamedTuple):
 
     topic: str
     partition: int
-    state: PartitionState | None
+    state: LeaderAndIsr | None
     """The state in the tree."""
     log_epoch: int
 

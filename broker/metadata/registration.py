@@ -23,7 +23,7 @@ from echoless.broker.tree.node_tree import (
     Node,
     NodeExistsError,
     NodeTree,
-    Write,
+    SetData,
     ensure_paths,
 )
 
@@ -184,7 +184,7 @@ async def update_registration(tree: NodeTree, info: BrokerInfo) -> None:
         raise BrokerIdInUseError(f"broker id {info.broker_id} is in use by another session")
     data = encode_broker(info)
     if node.data != data:
-        await commit(tree, [Write(path, data, node.version)])
+        await commit(tree, [SetData(path, data, node.version)])
 
 
 async def _try_to_register(tree: NodeTree, info: BrokerInfo) -> Node | None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from echoless.broker.metadata.node_data import Assignment, PartitionState, Reassignment
+from echoless.broker.metadata.node_data import Assignment, LeaderAndIsr, Reassignment
 
 NO_NODE: Final = -1
 
@@ -24,7 +24,7 @@ class Topic:
     topic_id: uuid.UUID
     assignment: Assignment
     """Partitions 0, 1, ... in ascending order, with their replicas."""
-    states: Mapping[int, PartitionState]
+    states: Mapping[int, LeaderAndIsr]
     """A partition that was never led has none: a broker alone, or the controller, gives it the first."""
     config: Mapping[str, str]
     """Overrides only, by Kafka's dotted names; not validated here."""
@@ -59,7 +59,7 @@ class Topic:
             states={**known.states, **states},
         )
 
-    def with_newer_states(self, states: Mapping[int, PartitionState]) -> Topic:
+    def with_newer_states(self, states: Mapping[int, LeaderAndIsr]) -> Topic:
         """This topic, with those of the states that are newer than its own."""
         newer = {
             partition: state
@@ -96,9 +96,9 @@ class StateChange(NamedTuple):
 
     topic: str
     partition: int
-    before: PartitionState | None
+    before: LeaderAndIsr | None
     """As the decision knew it, with the node version that the write depends on; None: no state yet."""
-    after: PartitionState
+    after: LeaderAndIsr
     """Its `node_version` says nothing."""
 
 
@@ -135,6 +135,6 @@ class TopicDeleted(NamedTuple):
 TopicEvent = TopicCreated | TopicChanged | TopicDeleted
 
 
-def _differ(one: PartitionState | None, other: PartitionState | None) -> bool:
+def _differ(one: LeaderAndIsr | None, other: LeaderAndIsr | None) -> bool:
     """Compares states; of a large topic nearly all are the same objects."""
     return one is not other and one != other

@@ -8,7 +8,7 @@ from dataclasses import replace
 from random import Random
 
 from echoless.broker.metadata.leadership import initial_state
-from echoless.broker.metadata.node_data import Assignment, PartitionState, Reassignment
+from echoless.broker.metadata.node_data import Assignment, LeaderAndIsr, Reassignment
 from echoless.broker.metadata.registration import BrokerInfo
 from echoless.broker.metadata.replica_assignment import assign_replicas, check_assignment
 from echoless.broker.metadata.topic import NewTopic, StateChange, Topic
@@ -98,7 +98,7 @@ def _assign(
     return assign_replicas(brokers, partitions, factor, rng, racks)
 
 
-def _initial_states(assignment: Assignment, brokers: Brokers) -> dict[int, PartitionState]:
+def _initial_states(assignment: Assignment, brokers: Brokers) -> dict[int, LeaderAndIsr]:
     """First states of new partitions: only brokers that are there to stay count.
 
     Partitions of the same replicas share one: there are thousands of partitions, and few states.

@@ -35,8 +35,8 @@ from echoless.broker.metadata.node_data import (
     TOPIC_CONFIGS,
     TOPIC_DELETIONS,
     TOPICS,
+    LeaderAndIsr,
     NodeDataError,
-    PartitionState,
     decode_config,
     decode_partition_state,
     decode_topic,
@@ -65,7 +65,7 @@ from echoless.broker.tree.node_tree import (
     NodeTree,
     NoNodeError,
     Operation,
-    Write,
+    SetData,
     ensure_paths,
 )
 
@@ -145,7 +145,7 @@ def _read_topic(name: str, node: Node, config: Node | None) -> Topic:
 
 async def _read_states(
     tree: NodeTree, pairs: Sequence[tuple[str, int]]
-) -> dict[tuple[str, int], PartitionState]:
+) -> dict[tuple[str, int], LeaderAndIsr]:
     paths = [partition_state_path(name, partition) for name, partition in pairs]
     nodes = await tree.read_many(paths)
     return {
@@ -157,7 +157,7 @@ async def _read_states(
 
 async def read_states(
     tree: NodeTree, topics: Mapping[str, Topic], partitions: Mapping[str, Collection[int]]
-) -> dict[str, dict[int, PartitionState]]:
+) -> dict[str, dict[int, LeaderAndIsr]]:
     """States of single partitions of known topics.
 
     A topic is left out if it has to be read as a whole: a state is missing or cannot be read, or the topic may
@@ -197,7 +197,7 @@ def identity_checks(topic: Topic) -> list[Check]:
 def assignment_operation(before: Topic, after: Topic) -> Operation:
     """Another assignment for a topic of exactly this version."""
     data = encode_topic(after.topic_id, after.assignment, after.reassignments)
-    return Write(topic_path(after.name), data, before.node_version)
+    return SetData(topic_path(after.name), data, before.node_version)
 
 
 def extend_operations(before: Topic, after: Topic) -> Iterator[Operation]:
@@ -220,7 +220,7 @@ def config_operation(topic: Topic) -> Operation:
     path, data = topic_config_path(topic.name), encode_config(topic.config)
     if topic.config_version == NO_NODE:
         return Create(path, data)
-    return Write(path, data, topic.config_version)
+    return SetData(path, data, topic.config_version)
 
 
 def state_operations(before: Topic, after: Topic) -> Iterator[Operation]:
@@ -230,7 +230,7 @@ def state_operations(before: Topic, after: Topic) -> Iterator[Operation]:
         if old == state:
             continue
         path, data = partition_state_path(after.name, partition), encode_partition_state(state)
-        yield Create(path, data) if old is None else Write(path, data, old.node_version)
+        yield Create(path, data) if old is None else SetData(path, data, old.node_version)
 
 
 async def state_change_operations(
@@ -253,7 +253,7 @@ async def state_change_operations(
     for topic, partition, before, after in changes:
         path, data = partition_state_path(topic, partition), encode_partition_state(after)
         operations.append(
-            Create(path, data) if before is None else Write(path, data, before.node_version)
+            Create(path, data) if before is None else SetData(path, data, before.node_version)
         )
     return operations
 

@@ -67,7 +67,7 @@ HANDLERS: Final[Handlers] = {
     "lease_pid": (messages.LeasePid.read, lease_pid.handle),
     "produce": (messages.Produce.read, produce.handle),
     "fetch": (messages.Fetch.read, fetch.handle),
-    "producer_state": (messages.ProducerState.read, producer_state.handle),
+    "producer_state": (messages.ProducerStateRequest.read, producer_state.handle),
     "metadata": (messages.Metadata.read, topics.handle_metadata),
     "create_topic": (messages.CreateTopic.read, topics.handle_create_topic),
     "replica_snapshot": (replication.ReplicaSnapshot.read, replica_snapshot.handle),

@@ -16,7 +16,7 @@ from echoless.broker.network.request import CloseConnectionError, Peer
 from echoless.broker.records.produce import ACKS_NONE, has_producer_id
 from echoless.protocol.acl import AclOperation, ResourceType
 from echoless.protocol.errors import KafkaError
-from echoless.protocol.native.messages import CreateTopic, Fetch, Produce, ProducerState
+from echoless.protocol.native.messages import CreateTopic, Fetch, Produce, ProducerStateRequest
 from echoless.protocol.sequence import NO_PRODUCER_ID
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _is_idempotent(message: Produce) -> bool:
     return producer_id != NO_PRODUCER_ID
 
 
-def _read(message: Fetch | ProducerState, rights: Rights, _services: Services) -> None:
+def _read(message: Fetch | ProducerStateRequest, rights: Rights, _services: Services) -> None:
     check(rights, AclOperation.READ, ResourceType.TOPIC, message.topic)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from echoless.broker.handlers.describe_producers import find_replica
 from echoless.broker.network.request import Peer
 from echoless.protocol.dedup import ProducerEntry
-from echoless.protocol.native.messages import ANY_PRODUCER, ProducerState
+from echoless.protocol.native.messages import ANY_PRODUCER, ProducerStateRequest
 from echoless.storage.producers.state import ProducerStates
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from echoless.broker.services import Services
 
 
-def handle(message: ProducerState, _peer: Peer, services: Services) -> dict[str, Any]:
+def handle(message: ProducerStateRequest, _peer: Peer, services: Services) -> dict[str, Any]:
     """Producers in the order of their last append, oldest first. Raises `KafkaError`."""
     producers = find_replica(services, message.topic, message.partition).log.producers
     return {
@@ -31,7 +31,7 @@ def handle(message: ProducerState, _peer: Peer, services: Services) -> dict[str,
 
 
 def _chosen(
-    message: ProducerState, producers: ProducerStates
+    message: ProducerStateRequest, producers: ProducerStates
 ) -> Iterable[tuple[int, ProducerEntry]]:
     if message.producer_id == ANY_PRODUCER:
         return islice(producers.items(), message.skip, message.skip + message.limit)

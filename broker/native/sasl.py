@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from echoless.broker.authentication.session import Session, Stage
+from echoless.broker.authentication.session import LoginSession, LoginStage
 from echoless.broker.network.request import Login, Peer
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.native.messages import Sasl
@@ -23,14 +23,14 @@ _BEFORE_LOGIN: Final = frozenset({"hello", "sasl"})
 class RefusedLoginError(KafkaError):
     """The answer to a message after which the connection ends."""
 
-    def __init__(self, session: Session, code: ErrorCode, message: str) -> None:
+    def __init__(self, session: LoginSession, code: ErrorCode, message: str) -> None:
         super().__init__(code, message)
         self.session = session
 
 
 def check_login(login: Login, message_type: str) -> None:
     """Raises `RefusedLoginError` for what a client may not send now; `CloseConnectionError` after its session."""
-    assert isinstance(login, Session)
+    assert isinstance(login, LoginSession)
     if message_type not in _BEFORE_LOGIN:
         login.check_expiry()
         raise RefusedLoginError(
@@ -46,18 +46,18 @@ def handle(
     Raises `KafkaError`; one of the log-in itself ends the connection.
     """
     session = peer.login
-    if not isinstance(session, Session) or not session.may_begin:
+    if not isinstance(session, LoginSession) or not session.may_begin:
         raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "there is nothing to log in for now")
-    if session.stage is not Stage.TOKENS:
+    if session.stage is not LoginStage.TOKENS:
         try:
-            session.begin(message.mechanism, Stage.TOKENS)
+            session.begin(message.mechanism, LoginStage.TOKENS)
         except KafkaError as error:
             raise RefusedLoginError(session, error.code, error.message) from error
     return session.answer(message.data, lambda token: _fields(session, token), _failed)
 
 
-def _fields(session: Session, token: bytes) -> Mapping[str, Any]:
-    is_done = session.stage is Stage.DONE
+def _fields(session: LoginSession, token: bytes) -> Mapping[str, Any]:
+    is_done = session.stage is LoginStage.DONE
     lifetime_ms = session.lifetime_ms if is_done else 0
     return {"data": token, "is_complete": is_done, "session_lifetime_ms": lifetime_ms}
 

@@ -7,7 +7,7 @@ the log directory offline; the jobs after it see that for themselves.
 
 Invariant: nothing syncs on the event loop while requests are served.
 
-Called by `held.py`. Knows nothing of partitions.
+Called by `partition_registry.py`. Knows nothing of partitions.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ A change that has begun is finished, whatever becomes of the fetcher that asked 
 Invariant: while a thread changes a log, nothing else touches it, and this broker does not lead its
 partition.
 
-Called by `held.py` and the fetchers.
+Called by `partition_registry.py` and the fetchers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any
 
 from echoless.broker.essential_task import essential_task
-from echoless.broker.metadata.node_data import PartitionState
+from echoless.broker.metadata.node_data import LeaderAndIsr
 from echoless.broker.partitions.partition import Partition
 from echoless.broker.threads import DISK
 from echoless.protocol.errors import DecodeError
@@ -59,8 +59,8 @@ class LogChange:
             raise error
 
 
-Role = tuple[PartitionState, tuple[int, ...]]
-Update = Callable[[Partition, PartitionState, tuple[int, ...]], None]
+Role = tuple[LeaderAndIsr, tuple[int, ...]]
+Update = Callable[[Partition, LeaderAndIsr, tuple[int, ...]], None]
 
 
 @dataclass(slots=True, eq=False)
@@ -95,9 +95,7 @@ class LogChanges:
         task.add_done_callback(self._tasks.discard)
         await asyncio.shield(task)
 
-    def defers(
-        self, partition: Partition, state: PartitionState, replicas: tuple[int, ...]
-    ) -> bool:
+    def defers(self, partition: Partition, state: LeaderAndIsr, replicas: tuple[int, ...]) -> bool:
         """Whether the log is being changed; the role is then given when that is finished."""
         under_way = self._under_way.get(partition.log)
         if under_way is None:

@@ -18,7 +18,7 @@ from typing import Final
 from echoless.broker.garbage import Freezer
 from echoless.broker.metadata.topic import Topic
 from echoless.broker.metadata.topic_registry import TopicRegistry
-from echoless.broker.partitions.assigned import Assigned
+from echoless.broker.partitions.assignment import BrokerAssignment
 from echoless.broker.partitions.disk_queue import DiskQueue, in_thread
 from echoless.broker.partitions.slices import slices
 from echoless.storage.file_system import StorageError
@@ -42,14 +42,14 @@ class _Pending:
     jobs: int = 0
 
 
-class Opening:
+class PartitionOpener:
     """Makes the logs of partitions; `hold` is called on the loop with those that are ready."""
 
     def __init__(
         self,
         logs: LogDirectory,
         registry: TopicRegistry,
-        assigned: Assigned,
+        assigned: BrokerAssignment,
         disk: DiskQueue,
         *,
         log_config: Callable[[Topic], LogConfig],

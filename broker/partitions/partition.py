@@ -23,7 +23,7 @@ from collections.abc import Callable
 
 from echoless.broker.config.names import Config, LogFlush
 from echoless.broker.doubt import changes_state, check_outcome
-from echoless.broker.metadata.node_data import NO_LEADER, PartitionState
+from echoless.broker.metadata.node_data import NO_LEADER, LeaderAndIsr
 from echoless.broker.partitions.core.gap_patience import GapPatience
 from echoless.broker.partitions.core.in_sync_replicas import InSyncReplicas
 from echoless.broker.partitions.fencing import Fencing
@@ -148,7 +148,7 @@ class Partition:
     # --- roles ---
 
     @changes_state
-    def update(self, state: PartitionState, replicas: tuple[int, ...]) -> None:
+    def update(self, state: LeaderAndIsr, replicas: tuple[int, ...]) -> None:
         """Applies the state that the cluster has given this partition; an older one is ignored."""
         if state.leader_epoch < self.leader_epoch or state.node_version <= self._state_version:
             self._change_replicas(replicas)
@@ -168,7 +168,7 @@ class Partition:
             if self.in_sync is not None:
                 self.in_sync.change_replicas(replicas, _now_s())
 
-    def _assume_role(self, state: PartitionState) -> None:
+    def _assume_role(self, state: LeaderAndIsr) -> None:
         self._lose_role()
         self.leader_epoch = state.leader_epoch
         if state.leader != self._broker_id:

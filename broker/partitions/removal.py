@@ -20,7 +20,7 @@ from typing import Final
 
 from echoless.broker.limited_log import LimitedLog
 from echoless.broker.metadata.topic import Topic
-from echoless.broker.partitions.assigned import Assigned, Key
+from echoless.broker.partitions.assignment import BrokerAssignment, Key
 from echoless.broker.partitions.disk_queue import DiskQueue, in_thread
 from echoless.broker.partitions.slices import slices
 from echoless.storage.file_system import OutOfDescriptorsError, StorageError
@@ -48,23 +48,23 @@ class _Leaving:
 class Removal:
     """Removes partitions that this broker does not hold any more.
 
-    `give_up` is called on the loop for each partition, before its directory is renamed.
+    `retire` is called on the loop for each partition, before its directory is renamed.
     """
 
     def __init__(
         self,
         logs: LogDirectory,
-        assigned: Assigned,
+        assigned: BrokerAssignment,
         disk: DiskQueue,
         *,
         files_after_s: float,
-        give_up: Callable[[Key, uuid.UUID], None],
+        retire: Callable[[Key, uuid.UUID], None],
         on_failure: Callable[[StorageError], None],
     ) -> None:
         self._logs = logs
         self._assigned = assigned
         self._disk = disk
-        self._give_up = give_up
+        self._retire = retire
         self._files_after_s = files_after_s
         self._sweeper = DiskQueue("removal of files", on_failure)
         self._is_closing = asyncio.Event()
@@ -114,7 +114,7 @@ class Removal:
             for some in slices(indexes, GIVEN_UP_AT_ONCE):
                 for key in ((name, index) for index in some):
                     if not self._assigned.includes(key, topic_id):
-                        self._give_up(key, topic_id)
+                        self._retire(key, topic_id)
                 await asyncio.sleep(0)
             keys = [
                 key

@@ -1,6 +1,6 @@
 """Removes the segments that retention gave up, beside the event loop, some partitions at a time.
 
-What may go is decided before (`Log.give_up_old_segments`), and a checkpoint has put the new log starts on
+What may go is decided before (`Log.retire_old_segments`), and a checkpoint has put the new log starts on
 disk since. A partition that is deleted meanwhile has its removal cancelled by that.
 
 Called by `broker.py`.

@@ -1,6 +1,6 @@
 """Notifications of the roles that this broker plays for the partitions it holds.
 
-`Partitions` notifies its listeners in the same step of the event loop in which a role changes.
+`PartitionRegistry` notifies its listeners in the same step of the event loop in which a role changes.
 Listeners must not block or raise. The fetchers are one (`broker/replication/fetchers.py`).
 """
 

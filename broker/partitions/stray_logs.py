@@ -10,7 +10,7 @@ import logging
 import uuid
 
 from echoless.broker.metadata.topic_registry import TopicRegistry
-from echoless.broker.partitions.assigned import Assigned, Key
+from echoless.broker.partitions.assignment import BrokerAssignment, Key
 from echoless.storage.log_directory import LogDirectory
 from echoless.storage.pending_removal import PendingRemoval
 from echoless.storage.properties_file import encode_uuid
@@ -41,7 +41,7 @@ def set_strays_aside(
 
     Call it before the broker joins: a replica that lacks its log must not count as in sync.
     """
-    assigned = Assigned(registry, broker_id)
+    assigned = BrokerAssignment(registry, broker_id)
     reasons: dict[Key, str] = {}
     for key, topic_id in logs.topic_ids.items():
         reason = _reason(registry, assigned, key, topic_id)
@@ -53,7 +53,7 @@ def set_strays_aside(
 
 
 def _reason(
-    registry: TopicRegistry, assigned: Assigned, key: Key, topic_id: uuid.UUID
+    registry: TopicRegistry, assigned: BrokerAssignment, key: Key, topic_id: uuid.UUID
 ) -> str | None:
     """Why a log found on disk is not one of this broker's; None if it is."""
     name = key[0]

@@ -17,7 +17,7 @@ import logging
 from echoless.broker.essential_task import reported_task
 from echoless.broker.metadata.topic import Topic
 from echoless.broker.metadata.topic_registry import TopicRegistry
-from echoless.broker.partitions.held import Partitions
+from echoless.broker.partitions.partition_registry import PartitionRegistry
 from echoless.broker.tree.node_tree import CoordinationError
 
 logger = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 class TopicDeletion:
     """Deletes topics of one broker's cluster."""
 
-    def __init__(self, registry: TopicRegistry, partitions: Partitions) -> None:
+    def __init__(self, registry: TopicRegistry, partitions: PartitionRegistry) -> None:
         self._registry = registry
         self._partitions = partitions
         self._unfinished: set[asyncio.Task[None]] = set()

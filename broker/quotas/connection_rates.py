@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from echoless.broker.config.listener_names import NATIVE
 from echoless.broker.config.listener_overrides import RATE
 from echoless.broker.config.values import INT32_MAX
-from echoless.broker.quotas.entrance import Entrance
+from echoless.broker.quotas.entrance import ConnectionRateQuota
 
 if TYPE_CHECKING:
     from echoless.broker.config.loading import Config
@@ -26,7 +26,7 @@ class ConnectionRates:
         self._quotas = quotas
         self._of_broker = self._entrance(config.connection_creation_rate_max)
 
-    def new_entrance(self, listener: str) -> Entrance | None:
+    def new_entrance(self, listener: str) -> ConnectionRateQuota | None:
         """The way into a listener; None if nothing bounds how fast its connections are made.
 
         Connections between brokers do not wait for those of clients, only for the rate of their own listener.
@@ -35,9 +35,11 @@ class ConnectionRates:
         own = self._config.listener_overrides.get(listener, {}).get(RATE, INT32_MAX)
         return self._entrance(own, leads_to) or leads_to
 
-    def _entrance(self, per_second_max: int, leads_to: Entrance | None = None) -> Entrance | None:
+    def _entrance(
+        self, per_second_max: int, leads_to: ConnectionRateQuota | None = None
+    ) -> ConnectionRateQuota | None:
         is_bounded = per_second_max < INT32_MAX
-        return Entrance(per_second_max, self._quotas, leads_to) if is_bounded else None
+        return ConnectionRateQuota(per_second_max, self._quotas, leads_to) if is_bounded else None
 
     @property
     def is_limited(self) -> bool:

@@ -27,11 +27,11 @@ class _Waiting(NamedTuple):
     connection: Connection
 
 
-class Entrance:
+class ConnectionRateQuota:
     """The entrance of one broker, or of one of its listeners. Used from one event loop."""
 
     def __init__(
-        self, per_second_max: int, quotas: Quotas, leads_to: Entrance | None = None
+        self, per_second_max: int, quotas: Quotas, leads_to: ConnectionRateQuota | None = None
     ) -> None:
         self._per_second_max = per_second_max
         self._quotas = quotas

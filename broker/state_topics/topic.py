@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from echoless.broker.cluster.membership import Membership
+from echoless.broker.cluster.membership import ClusterMembership
 from echoless.broker.limited_log import LimitedLog
 from echoless.broker.metadata.node_data import NO_LEADER
 from echoless.broker.metadata.topic_registry import TopicRegistry
@@ -22,7 +22,7 @@ class StateTopic:
         self,
         name: str,
         registry: TopicRegistry,
-        cluster: Membership,
+        cluster: ClusterMembership,
         create: Callable[[str], Awaitable[None]],
     ) -> None:
         """`create` makes the topic; its partitions take records when it returns. It raises `KafkaError`."""

@@ -42,8 +42,8 @@ from echoless.broker.tree.node_tree import (
     Operation,
     SessionCallback,
     SessionState,
+    SetData,
     WatchCallback,
-    Write,
     parent_of,
 )
 from echoless.broker.tree.nodes import Change, Nodes
@@ -148,7 +148,7 @@ class EmbeddedNodeTree:
         return change.path
 
     async def write(self, path: str, data: bytes, version: int) -> int:
-        operation = Write(path, data, version)
+        operation = SetData(path, data, version)
         changes = await self._change(lambda: self._nodes.plan(operation, _SESSION_ID))
         (node,) = (change.node for change in changes)
         assert node is not None

@@ -36,7 +36,7 @@ from echoless.broker.tree.node_tree import (
     Delete,
     NodeExistsError,
     Operation,
-    Write,
+    SetData,
 )
 from echoless.broker.tree.one_shot_watches import Fired
 
@@ -51,7 +51,7 @@ _ENDING: Final = "end of a ZooKeeper session"
 _log = logging.getLogger(__name__)
 
 
-class Session(NamedTuple):
+class GrantedSession(NamedTuple):
     """A session as the server granted it."""
 
     session_id: int
@@ -60,10 +60,10 @@ class Session(NamedTuple):
     """By the monotonic clock."""
 
 
-class Listener(NamedTuple):
+class ConnectionCallbacks(NamedTuple):
     """The callbacks to notify, on the event loop."""
 
-    connected: Callable[[Session], None]
+    connected: Callable[[GrantedSession], None]
     disconnected: Callable[[bool, str], None]
     """Whether the session is lost with the connection, and why. All futures have failed by then."""
 
@@ -71,7 +71,7 @@ class Listener(NamedTuple):
 class ZooKeeperClient:
     """Requests to `hosts`, in kazoo's connection string; paths are those below its chroot."""
 
-    def __init__(self, hosts: str, config: Config, listener: Listener) -> None:
+    def __init__(self, hosts: str, config: Config, listener: ConnectionCallbacks) -> None:
         servers, slash, chroot = hosts.partition("/")
         self._chroot = slash + chroot
         self._listener = listener
@@ -211,7 +211,7 @@ class ZooKeeperClient:
         if state == KazooState.CONNECTED:
             session_id, _ = self._kazoo.client_id
             timeout_s = self._kazoo.session_timeout_ms / 1000
-            session = Session(session_id, timeout_s, self._kazoo.session_asked_at)
+            session = GrantedSession(session_id, timeout_s, self._kazoo.session_asked_at)
             self._cross(self._listener.connected, session)
         else:
             self._cross(self._disconnected, state == KazooState.LOST, self.last_problem)
@@ -260,7 +260,7 @@ def _add(transaction: Any, operation: Operation, full_path: str) -> None:
     match operation:
         case Create(_, data, ephemeral):
             transaction.create(full_path, data, ephemeral=ephemeral)
-        case Write(_, data, version):
+        case SetData(_, data, version):
             transaction.set_data(full_path, data, version)
         case Delete(_, version):
             transaction.delete(full_path, version)

@@ -27,7 +27,7 @@ from echoless.broker.tree.node_tree import (
     Node,
     NodeTree,
     Operation,
-    Write,
+    SetData,
 )
 
 ATTEMPTS_MAX: Final = 3
@@ -67,17 +67,17 @@ async def _have_landed(tree: NodeTree, operations: Sequence[Operation]) -> bool:
     once = [change for change in changes if counts[change.path] == 1]
     with_data = (change for change in once if not isinstance(change, Delete) and change.data)
     first = next(with_data, once[0])
-    written = [change for change in once if isinstance(change, Write) and change is not first]
+    written = [change for change in once if isinstance(change, SetData) and change is not first]
     telling = [first, *written]
     nodes = await tree.read_many([change.path for change in telling])
     return all(map(_is_as_meant, telling, nodes))
 
 
-def _is_as_meant(change: Create | Write | Delete, node: Node | None) -> bool:
+def _is_as_meant(change: Create | SetData | Delete, node: Node | None) -> bool:
     match change:
         case Create(_, data):
             return node is not None and node.data == data
-        case Write(_, data, version):
+        case SetData(_, data, version):
             return node is not None and (node.data, node.version) == (data, version + 1)
         case Delete():
             return node is None

@@ -46,7 +46,7 @@ class Create(NamedTuple):
     ephemeral: bool = False
 
 
-class Write(NamedTuple):
+class SetData(NamedTuple):
     """New data, if the node has this version."""
 
     path: str
@@ -68,7 +68,7 @@ class Check(NamedTuple):
     version: int
 
 
-Operation = Create | Write | Delete | Check
+Operation = Create | SetData | Delete | Check
 
 
 class CoordinationError(Exception):

@@ -32,7 +32,7 @@ from echoless.broker.tree.node_tree import (
     NoNodeError,
     NotEmptyError,
     Operation,
-    Write,
+    SetData,
     check_path,
     parent_of,
 )
@@ -156,7 +156,7 @@ class _Plan:
         match operation:
             case Create():
                 self._create(operation)
-            case Write(path, data, version):
+            case SetData(path, data, version):
                 node = self._expect(path, version)
                 self.after[path] = node._replace(data=data, version=node.version + 1)
             case Delete(path, version):

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from echoless.broker.essential_task import reported_task
 from echoless.broker.threads import OutOfThreadsError
-from echoless.broker.tree.kazoo_client import Listener, Session, ZooKeeperClient
+from echoless.broker.tree.kazoo_client import ConnectionCallbacks, GrantedSession, ZooKeeperClient
 from echoless.broker.tree.kazoo_errors import error_in
 from echoless.broker.tree.node_tree import (
     ANY_VERSION,
@@ -62,12 +62,14 @@ class ZooKeeperNodeTree:
     def __init__(self, config: Config) -> None:
         self._hosts = config.zookeeper_hosts or ""
         self._client = ZooKeeperClient(
-            self._hosts, config, Listener(self._connected, self._disconnected)
+            self._hosts, config, ConnectionCallbacks(self._connected, self._disconnected)
         )
         self._is_connected = False
         """Whether requests can be sent; those of callers are sent from CONNECTED on, a little later."""
         self._is_closed = False
-        self._session = Session(0, config.zookeeper_session_timeout_ms / 1000, time.monotonic())
+        self._session = GrantedSession(
+            0, config.zookeeper_session_timeout_ms / 1000, time.monotonic()
+        )
         self._session_state = SessionState.LOST
         self._session_listeners: Listeners[SessionState] = Listeners()
         self._was_connected = asyncio.Event()
@@ -226,7 +228,7 @@ class ZooKeeperNodeTree:
                 f"{self._client.last_problem}"
             ) from error
 
-    def _connected(self, session: Session) -> None:
+    def _connected(self, session: GrantedSession) -> None:
         self._is_connected = True
         self._session = session
         self._restoring = reported_task(self._restore(), "restoring of watches")

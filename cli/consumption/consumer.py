@@ -14,11 +14,11 @@ from typing import Final, NamedTuple
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import KafkaError
 
-from echoless.cli.cluster import Cluster, check, security_of
+from echoless.cli.cluster import ClusterConnections, check, security_of
 from echoless.cli.consumption.record_lines import RecordLines
-from echoless.cli.consumption.starts import Start
+from echoless.cli.consumption.starts import StartPosition
 from echoless.cli.errors import CommandError
-from echoless.cli.options import Broker
+from echoless.cli.options import BrokerOptions
 from echoless.client.aiokafka_options import security_arguments
 
 _POLL_MS: Final = 200
@@ -31,7 +31,7 @@ class Wanted(NamedTuple):
     """The options that say what to read."""
 
     topic: str
-    start: Start
+    start: StartPosition
     group: str | None
     partitions: tuple[int, ...]
     """None of them: all."""
@@ -39,7 +39,7 @@ class Wanted(NamedTuple):
     count_max: int | None
 
 
-async def print_records(broker: Broker, wanted: Wanted, lines: RecordLines) -> None:
+async def print_records(broker: BrokerOptions, wanted: Wanted, lines: RecordLines) -> None:
     """Prints until the end, the wanted number, or cancellation. Raises `CommandError`."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what matters is raised
     partitions = await asyncio.to_thread(_existing, broker, wanted)
@@ -55,9 +55,9 @@ async def print_records(broker: Broker, wanted: Wanted, lines: RecordLines) -> N
         raise CommandError(f"{wanted.topic}: {reason}") from error
 
 
-def _existing(broker: Broker, wanted: Wanted) -> list[TopicPartition]:
+def _existing(broker: BrokerOptions, wanted: Wanted) -> list[TopicPartition]:
     """The partitions to read. A first request, whose errors are clearer than a consumer's."""
-    with Cluster.open(broker) as cluster:
+    with ClusterConnections.open(broker) as cluster:
         (topic,) = cluster.metadata([wanted.topic]).topics
     check(topic.error_code, wanted.topic)
     existing = {row.partition_index for row in topic.partitions}
@@ -70,7 +70,7 @@ def _existing(broker: Broker, wanted: Wanted) -> list[TopicPartition]:
 
 
 @contextlib.asynccontextmanager
-async def _opened(broker: Broker, wanted: Wanted) -> AsyncIterator[AIOKafkaConsumer]:
+async def _opened(broker: BrokerOptions, wanted: Wanted) -> AsyncIterator[AIOKafkaConsumer]:
     consumer = AIOKafkaConsumer(
         bootstrap_servers=broker.bootstrap_server,
         client_id="echoless-consume",

@@ -10,7 +10,7 @@ from echoless.cli.errors import CommandError
 _WORDS = ("earliest", "latest")
 
 
-class Start(NamedTuple):
+class StartPosition(NamedTuple):
     """One of three: an end of the log by name, an offset, or a time in milliseconds."""
 
     end: str | None = None
@@ -23,12 +23,12 @@ class Start(NamedTuple):
         return self.offset is None and self.timestamp_ms is None
 
 
-def read_start(text: str | None) -> Start:
+def read_start(text: str | None) -> StartPosition:
     """Raises `CommandError`."""
     if text is None or text in _WORDS:
-        return Start(end=text)
+        return StartPosition(end=text)
     if text.isascii() and text.isdigit():
-        return Start(offset=int(text))
+        return StartPosition(offset=int(text))
     try:
         moment = datetime.datetime.fromisoformat(text)
     except ValueError:
@@ -37,4 +37,4 @@ def read_start(text: str | None) -> Start:
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)
-    return Start(timestamp_ms=int(moment.timestamp() * 1000))
+    return StartPosition(timestamp_ms=int(moment.timestamp() * 1000))

@@ -28,7 +28,7 @@ _READ_TIMEOUT_S: Final = 10
 
 
 @dataclass(slots=True, kw_only=True)
-class Outcome:
+class DemoResult:
     """The outcome of one run, in records."""
 
     idempotence: bool
@@ -49,7 +49,7 @@ async def run(
     *,
     idempotence: bool,
     advance: Callable[[int], None],
-) -> Outcome:
+) -> DemoResult:
     """Sends `count` records to `topic`; `advance` is notified of the progress."""
     # Cut connections are the point here; aiokafka would log every one of them.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
@@ -65,10 +65,10 @@ def judge(
     sent: int,
     acknowledged: set[int],
     stored: dict[int, list[int]],
-) -> Outcome:
+) -> DemoResult:
     """Compares the acknowledged numbers with those that each partition holds."""
     numbers = [number for partition in stored.values() for number in partition]
-    return Outcome(
+    return DemoResult(
         idempotence=idempotence,
         sent=sent,
         acknowledged=len(acknowledged),

@@ -28,7 +28,7 @@ Key = tuple[str, int]
 _FILES = OsFileSystem()
 
 
-class Coordinator(NamedTuple):
+class ComparedCoordinator(NamedTuple):
     """The coordinator to compare with."""
 
     config: Config
@@ -40,7 +40,7 @@ class Coordinator(NamedTuple):
 def check_coordination(
     data_dir: str,
     directories: Mapping[Key, str],
-    coordinator: Coordinator,
+    coordinator: ComparedCoordinator,
     findings: Findings,
 ) -> None:
     """Reads the coordinator and compares it with the partitions' `directories`.

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from echoless.cli.data_files import ReadOnlyFile, offset_files
 from echoless.cli.errors import CommandError
-from echoless.cli.verification.coordination import Coordinator, check_coordination
+from echoless.cli.verification.coordination import ComparedCoordinator, check_coordination
 from echoless.cli.verification.findings import Findings
 from echoless.cli.verification.partition import (
+    CheckpointedOffsets,
     PartitionCheck,
     PartitionSummary,
-    Promises,
 )
 from echoless.storage import paths
 from echoless.storage.checkpoints import OffsetCheckpoint
@@ -27,7 +27,7 @@ from echoless.storage.strays import find_strays
 _FILES = OsFileSystem()
 
 
-class Place(NamedTuple):
+class StoredPartition(NamedTuple):
     """One partition of the directory."""
 
     topic: str
@@ -36,7 +36,7 @@ class Place(NamedTuple):
     size_bytes: int
 
 
-def find_partitions(data_dir: str) -> list[Place]:
+def find_partitions(data_dir: str) -> list[StoredPartition]:
     """Every partition, by topic and number. Raises `CommandError` where there is no data."""
     if not _FILES.exists(paths.join(data_dir, paths.META_PROPERTIES)):
         raise CommandError(f"{data_dir} is not a data directory: it has no {paths.META_PROPERTIES}")
@@ -45,14 +45,14 @@ def find_partitions(data_dir: str) -> list[Place]:
         key = paths.parse_partition_directory(name)
         directory = paths.join(data_dir, name)
         if key is not None and _FILES.is_directory(directory):
-            found.append(Place(*key, directory, _size(directory)))
+            found.append(StoredPartition(*key, directory, _size(directory)))
     return sorted(found)
 
 
 def check_directory(
     data_dir: str,
-    places: list[Place],
-    coordinator: Coordinator,
+    places: list[StoredPartition],
+    coordinator: ComparedCoordinator,
     findings: Findings,
     advance: Callable[[int], None],
 ) -> list[PartitionSummary]:
@@ -73,7 +73,7 @@ def check_directory(
     summaries = []
     for place in places:
         key = place.topic, place.partition
-        promises = Promises(
+        promises = CheckpointedOffsets(
             recovery_point=recovery_points.get(key, 0),
             high_watermark=high_watermarks.get(key, 0),
             log_start_offset=log_starts.get(key, 0),
@@ -112,7 +112,7 @@ def _read_meta(fs: FileSystem, data_dir: str) -> None:
 
 def _check_missing(
     data_dir: str,
-    places: list[Place],
+    places: list[StoredPartition],
     recovery_points: dict[tuple[str, int], int],
     findings: Findings,
 ) -> None:

@@ -29,7 +29,7 @@ _FILES = OsFileSystem()
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class Promises:
+class CheckpointedOffsets:
     """The data directory's promises about a partition's log."""
 
     recovery_point: int
@@ -59,7 +59,11 @@ class PartitionCheck:
     """One partition under check; `run` does all of it."""
 
     def __init__(
-        self, directory: str, promises: Promises, findings: Findings, advance: Callable[[int], None]
+        self,
+        directory: str,
+        promises: CheckpointedOffsets,
+        findings: Findings,
+        advance: Callable[[int], None],
     ) -> None:
         """`advance` is called with the number of bytes read."""
         self.directory = directory

@@ -35,7 +35,7 @@ from echoless.client.cluster import Cluster, NoLeaderError, parse_addresses
 from echoless.client.copier.id_ages import IdAges
 from echoless.client.copier.lane import Lane, unused
 from echoless.client.copier.position import Position, PositionError
-from echoless.client.copier.positions import Committed, Positions
+from echoless.client.copier.positions import CommittedPosition, Positions
 from echoless.client.copier.reader import Reader
 from echoless.client.copier.records import Copy
 from echoless.client.copier.settings import CopierSettings
@@ -342,7 +342,7 @@ class Copier:
     ) -> None:
         most = self._settings.metadata_characters_max
         rows = {
-            partition: Committed(position.offset, position.metadata(most))
+            partition: CommittedPosition(position.offset, position.metadata(most))
             for partition, position in positions.items()
         }
         await self._positions.commit(generation, rows)

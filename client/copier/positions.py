@@ -23,7 +23,7 @@ _OVER: Final = OVER | {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_
 """Joining again shows whether the group, or the topic, still exists."""
 
 
-class Committed(NamedTuple):
+class CommittedPosition(NamedTuple):
     """The commit of a group for one partition."""
 
     offset: int
@@ -53,7 +53,7 @@ class Positions:
 
     async def fetch(
         self, generation: Generation, partitions: Sequence[Partition]
-    ) -> dict[Partition, Committed]:
+    ) -> dict[Partition, CommittedPosition]:
         """Returns what is committed; a partition without a commit is left out.
 
         Raises `GroupError`, `PositionError`; `GenerationOverError` if that comes first.
@@ -77,7 +77,7 @@ class Positions:
             await backoff.pause()
         raise GenerationOverError
 
-    def _read(self, answer: Any) -> dict[Partition, Committed] | None:
+    def _read(self, answer: Any) -> dict[Partition, CommittedPosition] | None:
         """None if the question has to be repeated."""
         if type(answer).__version__ < _STABLE_FROM:
             raise PositionError(
@@ -95,12 +95,16 @@ class Positions:
             if code.value:
                 raise group_error(self._coordinator.group, "its offsets", code)
         return {
-            (topic, row.partition_index): Committed(row.committed_offset, row.metadata or "")
+            (topic, row.partition_index): CommittedPosition(
+                row.committed_offset, row.metadata or ""
+            )
             for topic, row in rows
             if row.committed_offset >= 0
         }
 
-    async def commit(self, generation: Generation, rows: Mapping[Partition, Committed]) -> None:
+    async def commit(
+        self, generation: Generation, rows: Mapping[Partition, CommittedPosition]
+    ) -> None:
         """Commits all of them in one batch, repeated until it is answered.
 
         Raises `GenerationOverError` if this member may not commit any more, `GroupError`, `PositionError`.

@@ -11,7 +11,7 @@ import random
 from collections.abc import Mapping
 from typing import Any, Final
 
-from echoless.client.cluster import Address, Cluster, NoLeaderError
+from echoless.client.cluster import BrokerAddress, Cluster, NoLeaderError
 from echoless.client.connection_errors import AuthenticationError, ConnectionFailedError
 from echoless.client.groups.errors import GroupError, group_error
 from echoless.protocol.errors import ErrorCode
@@ -50,7 +50,7 @@ class Coordinator:
         self.group = group
         self._cluster = cluster
         self._timeout_s = timeout_s
-        self._address: Address | None = None
+        self._address: BrokerAddress | None = None
 
     async def ask(
         self, api: str, fields: Mapping[str, Any], *, timeout_s: float | None = None
@@ -76,7 +76,7 @@ class Coordinator:
         """Has the coordinator looked for before the next request."""
         self._address = None
 
-    async def _found(self) -> Address:
+    async def _found(self) -> BrokerAddress:
         backoff = Backoff()
         while self._address is None:
             self._address = await self._look()
@@ -84,7 +84,7 @@ class Coordinator:
                 await backoff.pause()
         return self._address
 
-    async def _look(self) -> Address | None:
+    async def _look(self) -> BrokerAddress | None:
         """Asks where the coordinator is; None if no broker knows now. Raises `GroupError`."""
         # Before version 4 a request has one key, from then on a list.
         fields = {"key": self.group, "key_type": _GROUP_KEY, "coordinator_keys": [self.group]}
@@ -99,4 +99,4 @@ class Coordinator:
             return None
         if found.error_code.value:
             raise group_error(self.group, "its coordinator", found.error_code)
-        return Address(found.host, found.port)
+        return BrokerAddress(found.host, found.port)

@@ -6,7 +6,7 @@ import re
 from http.client import HTTPConnection, HTTPException
 from typing import Final
 
-from echoless.client.cluster import Address, parse_addresses
+from echoless.client.cluster import BrokerAddress, parse_addresses
 
 _COUNTER: Final = re.compile(
     rb"^echoless_duplicates_total(?:\{[^}]*\})? ([0-9.e+]+)$", re.MULTILINE
@@ -23,7 +23,7 @@ def count_duplicates(admin_servers: str) -> int:
     return sum(map(_count_of, parse_addresses(admin_servers)))
 
 
-def _count_of(address: Address) -> int:
+def _count_of(address: BrokerAddress) -> int:
     connection = HTTPConnection(address.host, address.port, timeout=_TIMEOUT_S)
     try:
         connection.request("GET", "/metrics")

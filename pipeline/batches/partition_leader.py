@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final, Self
 
 from echoless.client.cluster import parse_addresses
-from echoless.client.connection import AuthenticationError, Connection, ConnectionFailedError
+from echoless.client.connection import AuthenticationError, BrokerConnection, ConnectionFailedError
 from echoless.client.security import NO_SECURITY, Security
 from echoless.protocol.errors import ErrorCode
 
@@ -37,7 +37,7 @@ class PartitionLeader:
         self._topic = topic
         self._partition = partition
         self._topic_id: Any = None
-        self._connection: Connection | None = None
+        self._connection: BrokerConnection | None = None
 
     def ask_offset(self, timestamp: int) -> int:
         """The earliest or the latest offset."""
@@ -98,7 +98,7 @@ class PartitionLeader:
             self._disconnect()
         raise ClusterReadError(f"{self._topic}-{self._partition}: {api}: {reason}")
 
-    def _connected(self) -> Connection:
+    def _connected(self) -> BrokerConnection:
         if self._connection is None:
             with connect(self._bootstrap_servers, self._security) as bootstrap:
                 metadata = read_metadata(bootstrap, self._topic)
@@ -112,7 +112,7 @@ class PartitionLeader:
             )
             if address is None:
                 raise ConnectionFailedError(f"{self._topic}-{self._partition} has no leader")
-            self._connection = Connection.open(*address, security=self._security)
+            self._connection = BrokerConnection.open(*address, security=self._security)
         return self._connection
 
     def _disconnect(self) -> None:
@@ -127,19 +127,19 @@ class PartitionLeader:
         self._disconnect()
 
 
-def connect(bootstrap_servers: str, security: Security = NO_SECURITY) -> Connection:
+def connect(bootstrap_servers: str, security: Security = NO_SECURITY) -> BrokerConnection:
     """Connects to the first server that answers. Raises `ConnectionFailedError`."""
     failure: ConnectionFailedError | None = None
     for address in parse_addresses(bootstrap_servers):
         try:
-            return Connection.open(*address, security=security)
+            return BrokerConnection.open(*address, security=security)
         except ConnectionFailedError as error:
             failure = failure or error
     assert failure is not None, "there is at least one address"
     raise failure
 
 
-def read_metadata(connection: Connection, topic: str | None) -> Any:
+def read_metadata(connection: BrokerConnection, topic: str | None) -> Any:
     """kio's MetadataResponse. Raises `ClusterReadError` for a topic that does not exist."""
     answer = connection.request(
         "metadata",

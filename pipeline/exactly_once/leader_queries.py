@@ -15,7 +15,7 @@ from echoless.client.cluster import Cluster, NoLeaderError, parse_addresses
 from echoless.client.connection_errors import ConnectionFailedError
 from echoless.client.pipelined_connection import PipelinedConnection
 from echoless.client.producer_ids import new_identity
-from echoless.client.sequencer import EPOCH_MAX, Found, Identity
+from echoless.client.sequencer import EPOCH_MAX, Identity, LeaderEntry
 from echoless.client.settings import Settings
 from echoless.client.topic_partition import TopicPartition
 from echoless.pipeline.exactly_once.errors import SinkError
@@ -40,7 +40,7 @@ class LeaderState(NamedTuple):
 
     log_end_offset: int
     """The end that consumers see; records sent from now on are at or above it."""
-    found: Found | None
+    found: LeaderEntry | None
     """The leader's entry for the producer; None if it has none."""
 
 
@@ -224,10 +224,10 @@ async def _ask_leader(
     }
 
 
-def _entry(described: Any, producer_id: int) -> Found | None:
+def _entry(described: Any, producer_id: int) -> LeaderEntry | None:
     for one in described.active_producers:
         if one.producer_id == producer_id:
-            return Found(int(one.producer_epoch), int(one.last_sequence))
+            return LeaderEntry(int(one.producer_epoch), int(one.last_sequence))
     return None
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from echoless.client.sequenced_batch import distance
-from echoless.client.sequencer import Found, Identity
+from echoless.client.sequencer import Identity, LeaderEntry
 from echoless.client.topic_partition import TopicPartition
 from echoless.pipeline.exactly_once.entries import Begin, SequenceRange
 from echoless.protocol.sequence import increment
@@ -80,7 +80,7 @@ def _all_ranges(
     return found
 
 
-def agrees(found: Found | None, identity: Identity, next_sequence: int) -> bool:
+def agrees(found: LeaderEntry | None, identity: Identity, next_sequence: int) -> bool:
     """Whether a leader has exactly the acknowledged records."""
     if found is None or found.producer_epoch < identity.producer_epoch:
         return next_sequence == 0
@@ -88,7 +88,7 @@ def agrees(found: Found | None, identity: Identity, next_sequence: int) -> bool:
     return is_same_epoch and increment(found.last_sequence, 1) == next_sequence
 
 
-def is_ahead(found: Found | None, identity: Identity, next_sequence: int) -> bool:
+def is_ahead(found: LeaderEntry | None, identity: Identity, next_sequence: int) -> bool:
     """Whether a leader has records that no entry accounts for."""
     if found is None or found.producer_epoch < identity.producer_epoch:
         return False
@@ -97,7 +97,7 @@ def is_ahead(found: Found | None, identity: Identity, next_sequence: int) -> boo
 
 
 def count_found(
-    found: Found | None, identity: Identity, sequence_range: SequenceRange
+    found: LeaderEntry | None, identity: Identity, sequence_range: SequenceRange
 ) -> int | None:
     """Counts a leader's records of the range; None if it has forgotten the producer."""
     if found is None:

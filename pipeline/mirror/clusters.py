@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from echoless.client.connection import Connection
+from echoless.client.connection import BrokerConnection
 from echoless.client.security import NO_SECURITY, Security
 from echoless.pipeline.batches.partition_leader import connect
 from echoless.protocol.errors import ErrorCode
@@ -122,7 +122,7 @@ class TargetTopics:
             if larger:
                 _extend(controller, larger)
 
-    def _create(self, controller: Connection, new: Mapping[str, int]) -> None:
+    def _create(self, controller: BrokerConnection, new: Mapping[str, int]) -> None:
         rows = [
             {
                 "name": topic,
@@ -136,22 +136,22 @@ class TargetTopics:
         fields = {"topics": rows, "timeout": _TIMEOUT_MS}
         _check(controller.request("create_topics", fields).topics)
 
-    def _controller(self) -> Connection:
+    def _controller(self) -> BrokerConnection:
         with connect(self._bootstrap_servers, self._security) as bootstrap:
             answer = _metadata(bootstrap)
         for broker in answer.brokers:
             if broker.node_id == answer.controller_id:
-                return Connection.open(broker.host, broker.port, security=self._security)
+                return BrokerConnection.open(broker.host, broker.port, security=self._security)
         return connect(self._bootstrap_servers, self._security)
 
 
-def _extend(controller: Connection, larger: Mapping[str, int]) -> None:
+def _extend(controller: BrokerConnection, larger: Mapping[str, int]) -> None:
     rows = [{"name": topic, "count": n, "assignments": None} for topic, n in larger.items()]
     fields = {"topics": rows, "timeout": _TIMEOUT_MS, "validate_only": False}
     _check(controller.request("create_partitions", fields).results)
 
 
-def _metadata(connection: Connection) -> Any:
+def _metadata(connection: BrokerConnection) -> Any:
     """kio's answer about all topics."""
     fields = {
         "topics": None,

@@ -200,7 +200,7 @@ class Fetch(NamedTuple):
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class ProducerState:
+class ProducerStateRequest:
     """Asks what one partition knows about its producers."""
 
     topic: str
@@ -211,7 +211,7 @@ class ProducerState:
     limit: int
 
     @classmethod
-    def read(cls, fields: Fields) -> ProducerState:
+    def read(cls, fields: Fields) -> ProducerStateRequest:
         return cls(
             topic=fields.text("topic"),
             partition=fields.integer("partition"),

@@ -24,7 +24,7 @@ from echoless.storage.batch_reader import PlacedBatch, read_batches
 from echoless.storage.compaction.key_map import KeyMap
 from echoless.storage.compaction.plan import Pass, SegmentFacts, grouped
 from echoless.storage.compaction.remembered import Remembered
-from echoless.storage.compaction.rewrite import Verdict, note_keys, rewritten
+from echoless.storage.compaction.rewrite import CleaningRules, note_keys, rewritten
 from echoless.storage.compaction.swap import Cleaned
 from echoless.storage.file_system import CorruptLogError, File, FileSystem, StorageError
 from echoless.storage.log_config import LogConfig
@@ -95,7 +95,7 @@ class Cleaning:
             self._config,
             self._steady_ms,
         )
-        verdict = Verdict(
+        verdict = CleaningRules(
             keys=keys,
             now_ms=self._now_ms,
             delete_retention_ms=self._config.compaction_rules.delete_retention_ms,
@@ -161,7 +161,7 @@ class Cleaning:
 class _Copy:
     """Copies one group of segments into `<base>.log.cleaned`."""
 
-    def __init__(self, cleaning: Cleaning, sources: list[Segment], verdict: Verdict) -> None:
+    def __init__(self, cleaning: Cleaning, sources: list[Segment], verdict: CleaningRules) -> None:
         self._cleaning = cleaning
         self._sources = sources
         self._verdict = verdict

@@ -47,7 +47,7 @@ PAUSE_RECORDS: Final = 256
 
 
 @dataclass(slots=True, kw_only=True)
-class Verdict:
+class CleaningRules:
     """Everything that a pass knows when it judges batches."""
 
     keys: KeyMap
@@ -98,7 +98,7 @@ def note_keys(batch: Buffer, header: BatchHeader, keys: KeyMap) -> Generator[Non
 
 
 def rewritten(
-    batch: Buffer, header: BatchHeader, verdict: Verdict, *, is_last: bool
+    batch: Buffer, header: BatchHeader, verdict: CleaningRules, *, is_last: bool
 ) -> Generator[None, None, Buffer | None]:
     """Returns the bytes that replace a whole batch; None: it goes. Raises `DecodeError`.
 
@@ -134,7 +134,7 @@ def emptied(header: BatchHeader) -> bytes:
 
 
 def _survivors(
-    batch: Buffer, header: BatchHeader, verdict: Verdict
+    batch: Buffer, header: BatchHeader, verdict: CleaningRules
 ) -> Generator[None, None, _Survivors]:
     data = decompress(header.codec_id, memoryview(batch)[HEADER_SIZE:])
     newest, map_end, base_offset = (
@@ -163,7 +163,7 @@ def _survivors(
 
 
 def _rebuilt(
-    header: BatchHeader, kept: _Survivors, verdict: Verdict, *, has_new_horizon: bool
+    header: BatchHeader, kept: _Survivors, verdict: CleaningRules, *, has_new_horizon: bool
 ) -> Generator[None, None, bytes]:
     """The batch with its survivors alone.
 

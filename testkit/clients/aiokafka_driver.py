@@ -25,7 +25,7 @@ from echoless.testkit.clients.line_protocol import (
 _STOP_TIMEOUT_S = 1.0
 
 
-class Driver:
+class AiokafkaDriver:
     """The producer. It answers every record with a future."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ async def main() -> None:
     """Runs until the end of the input."""
     logging.disable(logging.CRITICAL)
     say("ready", client="aiokafka", version=aiokafka.__version__)
-    driver = Driver()
+    driver = AiokafkaDriver()
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         command, *words = line.split()

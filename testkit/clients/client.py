@@ -20,7 +20,7 @@ WAIT_S: Final = 20.0
 PASSWORD: Final = "correct-horse"  # noqa: S105 - of users who exist for one test
 
 
-class Place(NamedTuple):
+class RecordKey(NamedTuple):
     """The partition and offset of a record."""
 
     topic: str
@@ -28,8 +28,8 @@ class Place(NamedTuple):
     number: int
 
 
-class Acknowledgement(NamedTuple):
-    place: Place
+class DeliveryReport(NamedTuple):
+    place: RecordKey
     offset: int
     """-1 if the broker did not say."""
 
@@ -38,9 +38,9 @@ class Acknowledgement(NamedTuple):
 class Deliveries:
     """Records given to one producer, and their outcomes, over all its openings."""
 
-    sent: list[Place] = field(default_factory=list)
-    acknowledged: list[Acknowledgement] = field(default_factory=list)
-    failed: list[tuple[Place, str]] = field(default_factory=list)
+    sent: list[RecordKey] = field(default_factory=list)
+    acknowledged: list[DeliveryReport] = field(default_factory=list)
+    failed: list[tuple[RecordKey, str]] = field(default_factory=list)
     fatal: str | None = None
     """Why the producer cannot continue; it takes no further record."""
 

@@ -18,9 +18,9 @@ from echoless.testkit.clients.client import (
     PATIENT_REQUEST_TIMEOUT_MS,
     REQUEST_TIMEOUT_MS,
     WAIT_S,
-    Acknowledgement,
     Deliveries,
-    Place,
+    DeliveryReport,
+    RecordKey,
 )
 from echoless.testkit.clients.programs import Program
 
@@ -80,7 +80,7 @@ class Driver:
         self._is_open = True
 
     def send(self, topic: str, partition: int, numbers: Sequence[int]) -> None:
-        self.deliveries.sent += [Place(topic, partition, number) for number in numbers]
+        self.deliveries.sent += [RecordKey(topic, partition, number) for number in numbers]
         self._say("send", topic, partition, numbers[0], len(numbers))
 
     def wait(self, timeout_s: float = WAIT_S) -> None:
@@ -147,9 +147,9 @@ class Driver:
         if kind == "fatal":
             self.deliveries.fatal = event["error"]
         elif kind in ("acked", "failed"):
-            place = Place(event["topic"], event["partition"], event["number"])
+            place = RecordKey(event["topic"], event["partition"], event["number"])
             if kind == "acked":
-                self.deliveries.acknowledged.append(Acknowledgement(place, event["offset"]))
+                self.deliveries.acknowledged.append(DeliveryReport(place, event["offset"]))
             else:
                 self.deliveries.failed.append((place, event["error"]))
 

@@ -20,7 +20,7 @@ from echoless.testkit.clients.line_protocol import (
 _POLL_S = 0.05
 
 
-class Driver:
+class LibrdkafkaDriver:
     """The producer, and a thread that polls it for delivery reports."""
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class Driver:
 def main() -> None:
     """Runs until the end of the input."""
     say("ready", client="librdkafka", version=confluent_kafka.libversion()[0])
-    driver = Driver()
+    driver = LibrdkafkaDriver()
     for line in sys.stdin:
         command, *words = line.split()
         if command == "open":

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from echoless.client.answers import Answer, Meaning
+from echoless.client.answers import Meaning, PartitionProduceResponse
 from echoless.client.security import NO_SECURITY, Login, Security
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.sasl.mechanism import Mechanism
@@ -20,12 +20,12 @@ from echoless.testkit.clients.client import (
     PASSWORD,
     REQUEST_TIMEOUT_MS,
     WAIT_S,
-    Acknowledgement,
     Deliveries,
-    Place,
+    DeliveryReport,
+    RecordKey,
 )
-from echoless.testkit.leaders import Leaders, NoLeaderError
-from echoless.testkit.scripted_producer import Batch, NoAnswerError, ScriptedProducer
+from echoless.testkit.leaders import LeaderCache, LeaderNotAvailableError
+from echoless.testkit.scripted_producer import NoAnswerError, ScriptedBatch, ScriptedProducer
 
 _BACK_OFF_S: Final = 0.05
 _EPOCH_BUMPED: Final = frozenset({Meaning.UNKNOWN_PRODUCER})
@@ -48,9 +48,9 @@ class Scripted:
         """The next sequence of each partition."""
         self._timeout_s = request_timeout_ms / 1000
         self._security = NO_SECURITY
-        self._leaders: Leaders | None = None
+        self._leaders: LeaderCache | None = None
         self._connections: dict[str, ScriptedProducer] = {}
-        self._open: list[Batch] = []
+        self._open: list[ScriptedBatch] = []
         """Batches sent and not acknowledged, oldest first."""
 
     def open(
@@ -65,7 +65,7 @@ class Scripted:
         if user is not None:
             login = Login(mechanism=Mechanism.PLAIN, user=user, password=PASSWORD)
             self._security = Security(login=login)
-        self._leaders = Leaders(bootstrap_servers, self._security)
+        self._leaders = LeaderCache(bootstrap_servers, self._security)
         self.sequences = {}
         self.identity = None
 
@@ -76,7 +76,7 @@ class Scripted:
         where = topic, partition
         values = tuple(b"%d" % number for number in numbers)
         base_sequence = self.sequences.get(where, 0)
-        batch = Batch(topic, partition, *self.identity, base_sequence, values)
+        batch = ScriptedBatch(topic, partition, *self.identity, base_sequence, values)
         self.sequences[where] = base_sequence + len(values)
         self.deliveries.sent += _places(batch)
         self._open.append(batch)
@@ -107,7 +107,7 @@ class Scripted:
     def end(self) -> None:
         self.close()
 
-    def _leaders_known(self) -> Leaders:
+    def _leaders_known(self) -> LeaderCache:
         assert self._leaders is not None, "open first"
         return self._leaders
 
@@ -125,7 +125,7 @@ class Scripted:
                 wishes |= self._take(batch, answer)
         return wishes
 
-    def _take(self, batch: Batch, answer: Answer) -> set[Meaning]:
+    def _take(self, batch: ScriptedBatch, answer: PartitionProduceResponse) -> set[Meaning]:
         meaning = answer.meaning
         if meaning in (Meaning.STORED, Meaning.REPEAT):
             self._open.remove(batch)
@@ -138,9 +138,9 @@ class Scripted:
             self.deliveries.failed += [(place, name) for place in _places(batch)]
         return set()
 
-    def _acknowledge(self, batch: Batch, answer: Answer) -> None:
+    def _acknowledge(self, batch: ScriptedBatch, answer: PartitionProduceResponse) -> None:
         self.deliveries.acknowledged += [
-            Acknowledgement(place, -1 if answer.base_offset < 0 else answer.base_offset + index)
+            DeliveryReport(place, -1 if answer.base_offset < 0 else answer.base_offset + index)
             for index, place in enumerate(_places(batch))
         ]
 
@@ -163,7 +163,7 @@ class Scripted:
         for batch in self._open:
             self._transmit(batch)
 
-    def _transmit(self, batch: Batch) -> None:
+    def _transmit(self, batch: ScriptedBatch) -> None:
         """Sends to the leader, if it is known; a failure counts as a lost request."""
         try:
             address = self._leaders_known().address(batch.topic, batch.partition)
@@ -173,7 +173,7 @@ class Scripted:
                     address, self._security
                 )
             connection.send(batch)
-        except (NoAnswerError, NoLeaderError):
+        except (NoAnswerError, LeaderNotAvailableError):
             self._drop_connections()
             time.sleep(_BACK_OFF_S)
 
@@ -186,5 +186,5 @@ class Scripted:
             self._drop(connection)
 
 
-def _places(batch: Batch) -> list[Place]:
-    return [Place(batch.topic, batch.partition, int(value)) for value in batch.values]
+def _places(batch: ScriptedBatch) -> list[RecordKey]:
+    return [RecordKey(batch.topic, batch.partition, int(value)) for value in batch.values]

@@ -6,7 +6,7 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from echoless.client.connection import Connection
+from echoless.client.connection import BrokerConnection
 from echoless.testkit.broker_process import BrokerProcess
 from echoless.testkit.native import Native
 from echoless.testkit.scenarios.scenario import Scenario
@@ -153,7 +153,7 @@ def _delete_records(stage: Stage, leader: BrokerProcess) -> None:
     host, _, port = leader.bootstrap_servers.rpartition(":")
     partition = {"partition_index": 0, "offset": -1}
     topics = [{"name": stage.topic, "partitions": [partition]}]
-    with Connection.open(host, int(port)) as connection:
+    with BrokerConnection.open(host, int(port)) as connection:
         connection.request("delete_records", {"topics": topics, "timeout": 10_000})
 
 

@@ -14,13 +14,13 @@ from typing import Final
 
 from echoless.testkit.scenarios.catalogue import SCENARIOS
 from echoless.testkit.scenarios.parts import CLIENTS, NO_PART
-from echoless.testkit.scenarios.run import Run, new_client, run
+from echoless.testkit.scenarios.run import ScenarioResult, new_client, run
 from echoless.testkit.scenarios.scenario import Scenario
 from echoless.testkit.scenarios.servers import Servers
 
 _AT_A_TIME: Final = 4
 
-Runs = Mapping[tuple[str, str], Run]
+Runs = Mapping[tuple[str, str], ScenarioResult]
 """Runs by scenario and client."""
 
 
@@ -37,7 +37,7 @@ def play_all(clients: Iterable[str] = CLIENTS) -> Runs:
     return {(one.scenario, one.client): one for one in runs}
 
 
-def _play(scenarios: Sequence[Scenario], clients: Sequence[str]) -> list[Run]:
+def _play(scenarios: Sequence[Scenario], clients: Sequence[str]) -> list[ScenarioResult]:
     """Plays scenarios with the same broker settings one after the other."""
     runs = []
     with ExitStack() as stack:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from echoless.client.connection import Connection
+from echoless.client.connection import BrokerConnection
 from echoless.testkit.admin import Admin
 from echoless.testkit.scenarios.copier_process import SESSION_MS_MIN, CopierProcess
 from echoless.testkit.scenarios.scenario import Scenario
@@ -59,7 +59,7 @@ class _Copying:
     def _position(self) -> int:
         asked = {"group_id": self.group, "member_id": None, "member_epoch": -1, "topics": None}
         host, _, port = self._stage.broker().bootstrap_servers.rpartition(":")
-        with Connection.open(host, int(port)) as connection:
+        with BrokerConnection.open(host, int(port)) as connection:
             fields = {"groups": [asked], "require_stable": False}
             (found,) = connection.request("offset_fetch", fields).groups
         rows = [row for topic in found.topics for row in topic.partitions]

@@ -9,7 +9,7 @@ from echoless.testkit.scenarios.catalogue import SCENARIOS
 from echoless.testkit.scenarios.everything import Runs
 from echoless.testkit.scenarios.parts import CLIENTS, LIMITATIONS, NO_PART, SCRIPTED
 from echoless.testkit.scenarios.recorder import about
-from echoless.testkit.scenarios.run import Run
+from echoless.testkit.scenarios.run import ScenarioResult
 from echoless.testkit.scenarios.scenario import Scenario
 from echoless.testkit.scenarios.verdict import Outcome
 
@@ -98,7 +98,7 @@ def _note(text: str, notes: dict[str, int]) -> int:
     return notes.setdefault(text, len(notes) + 1)
 
 
-def _section(scenario: Scenario, run: Run) -> str:
+def _section(scenario: Scenario, run: ScenarioResult) -> str:
     where = "One broker" if scenario.brokers == 1 else f"{scenario.brokers} brokers"
     settings = ", ".join(f"`{name}={value}`" for name, value in scenario.settings.items())
     if scenario.users:
@@ -112,7 +112,7 @@ def _section(scenario: Scenario, run: Run) -> str:
     )
 
 
-def _diagrams(run: Run) -> str:
+def _diagrams(run: ScenarioResult) -> str:
     """One diagram for each topic of the story."""
     topics = dict.fromkeys(event["topic"] for event in run.events if event["event"] == "decision")
     diagrams = []

@@ -15,7 +15,7 @@ from echoless.testkit.scenarios.stage import ScenarioFailedError, Stage
 from echoless.testkit.scenarios.verdict import Verdict, judge
 
 
-class Run(NamedTuple):
+class ScenarioResult(NamedTuple):
     """The result of a run."""
 
     scenario: str
@@ -34,7 +34,9 @@ def new_client(name: str) -> Client:
     return Scripted() if name == SCRIPTED else Driver(PROGRAMS[name])
 
 
-def run(scenario: Scenario, client: Client, servers: Servers, *, topic: str | None = None) -> Run:
+def run(
+    scenario: Scenario, client: Client, servers: Servers, *, topic: str | None = None
+) -> ScenarioResult:
     """Plays on running brokers. The client is left closed, and can play again."""
     client.deliveries = type(client.deliveries)()
     stage = Stage(servers, client, topic or scenario.name)
@@ -46,7 +48,7 @@ def run(scenario: Scenario, client: Client, servers: Servers, *, topic: str | No
         stage.recorder.settle()
     finally:
         stage.recorder.close()
-    return Run(
+    return ScenarioResult(
         scenario.name,
         client.name,
         getattr(client, "version", ""),

@@ -25,7 +25,7 @@ from echoless.protocol.headers import RequestHeader
 from echoless.protocol.record_batch import read_header
 from echoless.storage.appended import Appended
 from echoless.storage.log import Log
-from echoless.storage.opening import Opening as LogOpening
+from echoless.storage.opening import LogOpening
 from tests.fakes.memory_file_system import MemoryFileSystem, keep_all
 from tests.fakes.memory_node_tree import MemoryTree
 from tests.storage.log_workload import make_batch

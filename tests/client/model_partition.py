@@ -9,9 +9,9 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
-from echoless.client.answers import Answer
+from echoless.client.answers import PartitionProduceResponse
 from echoless.client.sequenced_batch import Identity
-from echoless.client.sequencer_actions import Found
+from echoless.client.sequencer_actions import LeaderEntry
 from echoless.protocol.dedup import (
     Append,
     Duplicate,
@@ -77,7 +77,7 @@ class ModelPartition:
     def committed_values(self) -> list[int]:
         return [value for batch in self.batches[: self.committed] for value in batch.values]
 
-    def produce(self, request: Request, *, commits: bool) -> Answer:
+    def produce(self, request: Request, *, commits: bool) -> PartitionProduceResponse:
         """Appends or not; without `commits` the answer is that it took too long."""
         producer_id, header = request.identity.producer_id, request.header
         decision = decide(self.entries.get(producer_id), header, self._rules())
@@ -92,24 +92,24 @@ class ModelPartition:
             case Reject(ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                 return self._answer_old_repeat(commits=commits)
             case Reject(code):
-                return Answer(code)
+                return PartitionProduceResponse(code)
         if not commits:
-            return Answer(ErrorCode.REQUEST_TIMED_OUT, offset)
+            return PartitionProduceResponse(ErrorCode.REQUEST_TIMED_OUT, offset)
         self.committed = len(self.batches)
-        return Answer(ErrorCode.NONE, offset)
+        return PartitionProduceResponse(ErrorCode.NONE, offset)
 
-    def _answer_old_repeat(self, *, commits: bool) -> Answer:
+    def _answer_old_repeat(self, *, commits: bool) -> PartitionProduceResponse:
         """Echoless waits for the commit of what was repeated, and then says 46."""
         if self.personality is Personality.KAFKA:
-            return Answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+            return PartitionProduceResponse(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
         if not commits:
-            return Answer(ErrorCode.REQUEST_TIMED_OUT)
+            return PartitionProduceResponse(ErrorCode.REQUEST_TIMED_OUT)
         self.committed = len(self.batches)
-        return Answer(ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+        return PartitionProduceResponse(ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 
-    def describe(self, producer_id: int) -> Found | None:
+    def describe(self, producer_id: int) -> LeaderEntry | None:
         entry = self.entries.get(producer_id)
-        return None if entry is None else Found(entry.producer_epoch, entry.last_sequence)
+        return None if entry is None else LeaderEntry(entry.producer_epoch, entry.last_sequence)
 
     def fail_over(self, kept: int) -> None:
         """A replica that has `kept` of the batches that are not committed leads from now on."""

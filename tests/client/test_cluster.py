@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from echoless.client.cluster import Address, Cluster, NoLeaderError, parse_addresses
+from echoless.client.cluster import BrokerAddress, Cluster, NoLeaderError, parse_addresses
 from tests.support.in_process import in_process
 
 
@@ -23,8 +23,8 @@ def topic(leader, leader_epoch, *, topic_id="one"):
 
 def told(*topics):
     """A cluster of brokers 1 and 2 that received these, one after the other."""
-    cluster = Cluster([Address("127.0.0.1", 1)], timeout_s=1)
-    cluster._brokers = {1: Address("127.0.0.1", 1), 2: Address("127.0.0.1", 2)}
+    cluster = Cluster([BrokerAddress("127.0.0.1", 1)], timeout_s=1)
+    cluster._brokers = {1: BrokerAddress("127.0.0.1", 1), 2: BrokerAddress("127.0.0.1", 2)}
     for one in topics:
         cluster._take_topic("t", one)
     return cluster
@@ -90,4 +90,4 @@ def test_bad_addresses_are_refused(text):
 
 def test_addresses_may_be_ipv6():
     """They are in brackets, as everywhere."""
-    assert parse_addresses("[::1]:9092, b:1") == (Address("::1", 9092), Address("b", 1))
+    assert parse_addresses("[::1]:9092, b:1") == (BrokerAddress("::1", 9092), BrokerAddress("b", 1))

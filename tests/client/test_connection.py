@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from echoless.client.connection import Connection, ConnectionFailedError
+from echoless.client.connection import BrokerConnection, ConnectionFailedError
 
 _METADATA, _API_VERSIONS = 3, 18
 
@@ -70,7 +70,7 @@ def test_newest_common_version_is_used() -> None:
         brokers = struct.pack(">iih", 1, 5, 4) + b"host" + struct.pack(">ih", 9092, -1)
         return _framed(request, brokers + struct.pack(">ii", 5, 0))
 
-    with _serving(answer) as port, Connection.open("127.0.0.1", port) as connection:
+    with _serving(answer) as port, BrokerConnection.open("127.0.0.1", port) as connection:
         metadata = connection.request("metadata", {"topics": None, "unknown_field": 1})
     assert [(b.node_id, b.host, b.port) for b in metadata.brokers] == [(5, "host", 9092)]
     assert asked == [(_API_VERSIONS, 0), (_METADATA, 1)]
@@ -80,7 +80,7 @@ def test_api_that_is_not_served_is_named() -> None:
     """Without a common version nothing is sent, and the error names the API."""
     with (
         _serving(lambda request: _framed(request, _versions((_METADATA, 0, 1)))) as port,
-        Connection.open("127.0.0.1", port) as connection,
+        BrokerConnection.open("127.0.0.1", port) as connection,
         pytest.raises(ConnectionFailedError, match=r"does not serve create_topics$"),
     ):
         connection.request("create_topics", {})
@@ -101,7 +101,7 @@ def test_what_does_not_speak_kafka_is_said_so(answer: Callable[[bytes], bytes | 
         _serving(answer) as port,
         pytest.raises(ConnectionFailedError, match="does not speak the Kafka protocol"),
     ):
-        Connection.open("127.0.0.1", port)
+        BrokerConnection.open("127.0.0.1", port)
 
 
 def test_answer_that_cannot_be_read_is_an_error() -> None:
@@ -110,7 +110,7 @@ def test_answer_that_cannot_be_read_is_an_error() -> None:
         _serving(lambda request: _framed(request, b"\0\0")) as port,
         pytest.raises(ConnectionFailedError, match="the answer to api_versions v0 cannot be read"),
     ):
-        Connection.open("127.0.0.1", port)
+        BrokerConnection.open("127.0.0.1", port)
 
 
 def test_broker_that_hangs_up_later_is_an_error() -> None:
@@ -123,7 +123,7 @@ def test_broker_that_hangs_up_later_is_an_error() -> None:
 
     with (
         _serving(answer) as port,
-        Connection.open("127.0.0.1", port) as connection,
+        BrokerConnection.open("127.0.0.1", port) as connection,
         pytest.raises(ConnectionFailedError, match=r"ended the connection$"),
     ):
         connection.request("metadata", {"topics": None})
@@ -134,11 +134,11 @@ def test_silence_is_a_timeout() -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     with listener, pytest.raises(ConnectionFailedError, match=r"within 0\.05 s$"):
-        Connection.open("127.0.0.1", port, timeout_s=0.05)
+        BrokerConnection.open("127.0.0.1", port, timeout_s=0.05)
 
 
 def test_unreachable_broker_is_named() -> None:
     """An unused port, or an unknown name, is reported with the address."""
     for host in ("127.0.0.1", "no-such-host.invalid"):
         with pytest.raises(ConnectionFailedError, match=f"no broker can be reached at {host}:1 "):
-            Connection.open(host, 1)
+            BrokerConnection.open(host, 1)

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from echoless.client.cluster import Address, parse_addresses
+from echoless.client.cluster import BrokerAddress, parse_addresses
 from echoless.client.lease_request import NoLeasesError
 from echoless.client.lease_servers import LeaseServers
 from echoless.client.topic_partition import TopicPartition
 from tests.support.in_process import in_process
 from tests.support.native_client import NativeConnection
 
-NOBODY = Address("127.0.0.1", 1)
+NOBODY = BrokerAddress("127.0.0.1", 1)
 
 
 async def test_brokers_are_learnt_from_who_answers(tmp_path: Path) -> None:

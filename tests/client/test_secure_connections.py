@@ -15,7 +15,7 @@ import trustme
 from echoless.broker.authentication import session
 from echoless.broker.metadata.topic import NewTopic
 from echoless.client.async_producer import AsyncProducer
-from echoless.client.connection import Connection
+from echoless.client.connection import BrokerConnection
 from echoless.client.connection_errors import AuthenticationError, ConnectionFailedError
 from echoless.client.errors import DeliveryError, ProducerError
 from echoless.client.pipelined_connection import PipelinedConnection
@@ -84,7 +84,7 @@ async def open_blocking(running: Running, security: Security) -> Any:
     host, port = host_and_port(running)
 
     def work() -> Any:
-        with Connection.open(host, port, PATIENCE_S, security) as connection:
+        with BrokerConnection.open(host, port, PATIENCE_S, security) as connection:
             return connection.request("metadata", ASK).brokers
 
     return await asyncio.to_thread(work)
@@ -363,7 +363,7 @@ async def test_a_blocking_connection_logs_in_again_before_its_session_ends(
 
         def work() -> list[int]:
             logins = [metrics.logins_total]
-            with Connection.open(host, port, PATIENCE_S, security) as connection:
+            with BrokerConnection.open(host, port, PATIENCE_S, security) as connection:
                 for is_due in (False, True, False):
                     if is_due:
                         connection._renewal_at = 0.0

@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from echoless.client.answers import Answer
+from echoless.client.answers import PartitionProduceResponse
 from echoless.client.sequenced_batch import EPOCH_MAX, Acknowledged, Identity
 from echoless.client.sequencer import BAD_NEWS_MAX, Phase, Sequencer
 from echoless.client.sequencer_actions import (
@@ -17,7 +17,7 @@ from echoless.client.sequencer_actions import (
     Divided,
     Failed,
     Failure,
-    Found,
+    LeaderEntry,
     NewId,
     Renumbered,
     Send,
@@ -26,7 +26,7 @@ from echoless.client.sequencer_actions import (
 from echoless.protocol.errors import ErrorCode
 
 ME = Identity(40, 3)
-STORED = Answer(ErrorCode.NONE, 100)
+STORED = PartitionProduceResponse(ErrorCode.NONE, 100)
 
 
 def sequencer(*, next_sequence=7, in_flight_max=5, after=AfterFailure.STOP, **start):
@@ -52,7 +52,7 @@ def answered_alone(code, **start):
     one = sequencer(**start)
     (batch,) = given(one, 2)
     assert send(one) == [batch]
-    return one, batch, one.on_answer(batch, Answer(code))
+    return one, batch, one.on_answer(batch, PartitionProduceResponse(code))
 
 
 def test_numbers_follow_each_other():
@@ -136,7 +136,7 @@ def test_deposed_leader_leaves_doubt():
     one = sequencer()
     (batch,) = given(one, 1)
     send(one)
-    one.on_answer(batch, Answer(ErrorCode.NOT_LEADER_OR_FOLLOWER, 12))
+    one.on_answer(batch, PartitionProduceResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, 12))
     assert batch.is_in_doubt
 
 
@@ -158,7 +158,7 @@ def test_refusals_fail_the_batch_and_stop_the_partition(code, may_be_stored):
     """An error that resending cannot cure fails the batch; later records are not sent past the gap."""
     one, batch, actions = answered_alone(code)
     failure = Failure.FENCED if code == ErrorCode.INVALID_PRODUCER_EPOCH else Failure.REFUSED
-    assert actions == [Failed(batch, failure, Answer(code), may_be_stored)]
+    assert actions == [Failed(batch, failure, PartitionProduceResponse(code), may_be_stored)]
     assert one.phase is Phase.STOPPED
     assert one.first_unacknowledged == 7
 
@@ -170,10 +170,10 @@ def test_trouble_drains_and_then_goes_one_by_one():
     one._in_flight_max = 3
     first, second, third, fourth = batches
     assert send(one) == [first, second, third]
-    one.on_answer(first, Answer(ErrorCode.NOT_ENOUGH_REPLICAS))
+    one.on_answer(first, PartitionProduceResponse(ErrorCode.NOT_ENOUGH_REPLICAS))
     assert send(one) == []
-    one.on_answer(second, Answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
-    one.on_answer(third, Answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    one.on_answer(second, PartitionProduceResponse(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    one.on_answer(third, PartitionProduceResponse(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
     for batch in (first, second, third):
         assert send(one) == [batch]
         one.on_answer(batch, STORED)
@@ -185,10 +185,12 @@ def test_answer_to_one_of_several_is_no_verdict():
     one = sequencer()
     first, second = given(one, 1, 1)
     send(one)
-    assert one.on_answer(first, Answer(ErrorCode.INVALID_RECORD)) == []
-    one.on_answer(second, Answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    assert one.on_answer(first, PartitionProduceResponse(ErrorCode.INVALID_RECORD)) == []
+    one.on_answer(second, PartitionProduceResponse(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
     assert send(one) == [first]
-    assert isinstance(one.on_answer(first, Answer(ErrorCode.INVALID_RECORD))[0], Failed)
+    assert isinstance(
+        one.on_answer(first, PartitionProduceResponse(ErrorCode.INVALID_RECORD))[0], Failed
+    )
 
 
 def test_lost_answer_leaves_doubt_and_unsent_does_not():
@@ -207,10 +209,10 @@ def test_acknowledgements_keep_their_order():
     one = sequencer()
     first, second = given(one, 1, 1)
     send(one)
-    one.on_answer(first, Answer(ErrorCode.REQUEST_TIMED_OUT))
-    assert one.on_answer(second, Answer(ErrorCode.NONE, 101)) == []
+    one.on_answer(first, PartitionProduceResponse(ErrorCode.REQUEST_TIMED_OUT))
+    assert one.on_answer(second, PartitionProduceResponse(ErrorCode.NONE, 101)) == []
     send(one)
-    actions = one.on_answer(first, Answer(ErrorCode.NONE, 100))
+    actions = one.on_answer(first, PartitionProduceResponse(ErrorCode.NONE, 100))
     assert [(done.batch, done.base_offset) for done in actions] == [(first, 100), (second, 101)]
 
 
@@ -247,7 +249,7 @@ def asked(code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, *counts, **start):
     for batch in batches:
         one.on_lost(batch)
     (first,) = send(one)
-    assert one.on_answer(first, Answer(code)) == []
+    assert one.on_answer(first, PartitionProduceResponse(code)) == []
     assert one.next_step() == Ask(one.identity)
     return one, batches
 
@@ -258,20 +260,20 @@ def asked(code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, *counts, **start):
 def test_45_of_a_stored_batch_is_success(code):
     """Kafka answers 45 to a repeat older than its window; the last sequence shows it."""
     one, (batch,) = asked(code)
-    assert one.on_found(Found(3, 8)) == [Acknowledged(batch, None, True)]
+    assert one.on_found(LeaderEntry(3, 8)) == [Acknowledged(batch, None, True)]
 
 
 def test_45_with_nothing_missing_is_sent_again():
     """The leader has exactly what was acknowledged: the 45 came from something that has passed."""
     one, (batch,) = asked()
-    assert one.on_found(Found(3, 6)) == [BackOff(elsewhere=False)]
+    assert one.on_found(LeaderEntry(3, 6)) == [BackOff(elsewhere=False)]
     assert send(one) == [batch]
 
 
 def test_batch_that_is_stored_in_part_is_divided():
     """An earlier run cut its batches elsewhere: only the records that are missing are sent."""
     one, _ = asked(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 4)
-    (divided,) = one.on_found(Found(3, 8))
+    (divided,) = one.on_found(LeaderEntry(3, 8))
     assert isinstance(divided, Divided)
     stored, missing = divided.parts
     assert (stored.base_sequence, stored.record_count) == (7, 2)
@@ -286,8 +288,8 @@ def test_lost_records_are_believed_when_told_again():
     """Acknowledged records are gone: the partition stops, and says that the batch is not stored."""
     one, (batch,) = asked()
     for _ in range(BAD_NEWS_MAX - 1):
-        assert one.on_found(Found(3, 4)) == [BackOff(elsewhere=True)]
-    assert one.on_found(Found(3, 4)) == [
+        assert one.on_found(LeaderEntry(3, 4)) == [BackOff(elsewhere=True)]
+    assert one.on_found(LeaderEntry(3, 4)) == [
         Failed(batch, Failure.RECORDS_LOST, None, may_be_stored=False)
     ]
 
@@ -303,7 +305,7 @@ def test_forgotten_producer_stops_in_doubt():
 def test_leader_that_will_not_tell_stops_the_partition():
     """Without DescribeProducers an out-of-order batch cannot be settled."""
     one, (batch,) = asked()
-    answer = Answer(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    answer = PartitionProduceResponse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     assert one.on_unanswerable(answer) == [Failed(batch, Failure.UNANSWERED, answer, True)]
 
 
@@ -313,9 +315,9 @@ def test_resumed_partition_asks_before_it_sends():
     assert one.next_step() is None
     first, second, third = given(one, 2, 2, 2)
     assert one.next_step() == Ask(ME)
-    assert one.on_found(Found(3, 10)) == []
+    assert one.on_found(LeaderEntry(3, 10)) == []
     assert send(one) == [third]
-    actions = one.on_answer(third, Answer(ErrorCode.NONE, 50))
+    actions = one.on_answer(third, PartitionProduceResponse(ErrorCode.NONE, 50))
     assert [(done.batch, done.base_offset) for done in actions] == [
         (first, None),
         (second, None),
@@ -328,11 +330,11 @@ def test_skipped_batches_are_sent_when_the_leader_has_lost_them():
     one = sequencer(is_resumed=True, asks=True)
     first, second = given(one, 2, 2)
     one.next_step()
-    one.on_found(Found(3, 8))
+    one.on_found(LeaderEntry(3, 8))
     assert send(one) == [second]
-    one.on_answer(second, Answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    one.on_answer(second, PartitionProduceResponse(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
     assert one.next_step() == Ask(ME)
-    one.on_found(Found(3, 6))
+    one.on_found(LeaderEntry(3, 6))
     assert send(one) == [first]
 
 
@@ -341,16 +343,16 @@ def test_nothing_is_skipped_behind_the_last_acknowledgement():
     one = sequencer(is_resumed=True, asks=True)
     (first,) = given(one, 1)
     one.next_step()
-    one.on_found(Found(3, 8))
+    one.on_found(LeaderEntry(3, 8))
     send(one)
     (second,) = given(one, 1)
     send(one)
     one.on_answer(second, STORED)
     one.on_lost(first)
     assert send(one) == [first]
-    one.on_answer(first, Answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    one.on_answer(first, PartitionProduceResponse(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
     assert one.next_step() == Ask(ME)
-    assert [done.batch for done in one.on_found(Found(3, 8))] == [first, second]
+    assert [done.batch for done in one.on_found(LeaderEntry(3, 8))] == [first, second]
 
 
 def test_resumed_partition_with_a_newer_epoch_is_fenced():
@@ -359,7 +361,7 @@ def test_resumed_partition_with_a_newer_epoch_is_fenced():
     (batch,) = given(one, 1)
     for _ in range(BAD_NEWS_MAX):
         one.next_step()
-        actions = one.on_found(Found(4, 0))
+        actions = one.on_found(LeaderEntry(4, 0))
     assert [(done.batch, done.failure) for done in actions] == [(batch, Failure.FENCED)]
 
 
@@ -369,7 +371,7 @@ def test_too_large_batch_is_halved():
     first, second = divided.parts
     assert [first.base_sequence, second.base_sequence] == [7, 8]
     assert send(one) == [first]
-    (failed, stopped) = one.on_answer(first, Answer(ErrorCode.MESSAGE_TOO_LARGE))
+    (failed, stopped) = one.on_answer(first, PartitionProduceResponse(ErrorCode.MESSAGE_TOO_LARGE))
     assert (failed.failure, stopped.failure) == (Failure.REFUSED, Failure.STOPPED)
 
 
@@ -402,10 +404,10 @@ def test_new_epoch_renumbers_what_is_certainly_not_stored():
     first, second, third = given(one, 1, 2, 1)
     one._in_flight_max = 2
     send(one)
-    one.on_answer(first, Answer(ErrorCode.INVALID_RECORD))
+    one.on_answer(first, PartitionProduceResponse(ErrorCode.INVALID_RECORD))
     one.on_lost(second)
     (again,) = send(one)
-    actions = one.on_answer(again, Answer(ErrorCode.INVALID_RECORD))
+    actions = one.on_answer(again, PartitionProduceResponse(ErrorCode.INVALID_RECORD))
     assert actions[1:] == [Renumbered(second), Renumbered(third)]
     assert [(b.identity, b.base_sequence) for b in (second, third)] == [
         (Identity(40, 4), 0),
@@ -440,7 +442,7 @@ def test_exhausted_or_fenced_id_is_replaced(code, epoch):
     one = sequencer(after=AfterFailure.NEW_EPOCH, identity=Identity(40, epoch))
     (batch,) = given(one, 1)
     send(one)
-    one.on_answer(batch, Answer(code))
+    one.on_answer(batch, PartitionProduceResponse(code))
     later = one.add(1, None)
     assert one.next_step() == NewId()
     assert one.on_new_id(Identity(41, 0)) == [Renumbered(later)]
@@ -453,10 +455,10 @@ def test_an_id_that_is_refused_stops_the_partition():
     one = sequencer(after=AfterFailure.NEW_EPOCH)
     (batch,) = given(one, 1)
     send(one)
-    one.on_answer(batch, Answer(ErrorCode.INVALID_PRODUCER_EPOCH))
+    one.on_answer(batch, PartitionProduceResponse(ErrorCode.INVALID_PRODUCER_EPOCH))
     later = one.add(1, None)
     assert one.next_step() == NewId()
-    refused = Answer(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    refused = PartitionProduceResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     (failed,) = one.on_id_refused(refused)
     assert failed == Failed(later, Failure.REFUSED, refused, may_be_stored=False)
     assert one.phase is Phase.STOPPED

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run
 
-from echoless.client.answers import Answer
+from echoless.client.answers import PartitionProduceResponse
 from echoless.client.sequenced_batch import Acknowledged, Identity, SequencedBatch
 from echoless.client.sequencer import Phase, Sequencer
 from echoless.client.sequencer_actions import (
@@ -58,7 +58,7 @@ class InFlight:
     batch: SequencedBatch
     request: Request
     leader_epoch: int
-    answer: Answer | None = None
+    answer: PartitionProduceResponse | None = None
 
 
 @dataclass(eq=False)
@@ -231,7 +231,7 @@ class SequencerMachine(RuleBasedStateMachine):
     @rule(pick=st.integers(0, 100), code=st.sampled_from(NOT_STORED))
     def refuse_request(self, pick, code):
         flight = self._pick(self.requests, pick)
-        flight.answer = Answer(code)
+        flight.answer = PartitionProduceResponse(code)
         self.answers.append(flight)
 
     @precondition(lambda self: self.requests)
@@ -240,7 +240,7 @@ class SequencerMachine(RuleBasedStateMachine):
         """Only what can still be divided: a lone record would fail for good."""
         flight = self._pick(self.requests, pick)
         if len(flight.request.values) > 1:
-            flight.answer = Answer(ErrorCode.MESSAGE_TOO_LARGE)
+            flight.answer = PartitionProduceResponse(ErrorCode.MESSAGE_TOO_LARGE)
             self.answers.append(flight)
         else:
             self._deliver(flight, commits=True)
@@ -258,7 +258,7 @@ class SequencerMachine(RuleBasedStateMachine):
         if flight.leader_epoch == self.leader_epoch:
             flight.answer = self.partition.produce(flight.request, commits=commits)
         else:
-            flight.answer = Answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            flight.answer = PartitionProduceResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.answers.append(flight)
 
     @precondition(lambda self: self.answers)
@@ -317,7 +317,7 @@ class SequencerMachine(RuleBasedStateMachine):
     @rule(pick=st.integers(0, 100))
     def refuse_for_good(self, pick):
         flight = self._pick(self.requests, pick)
-        flight.answer = Answer(ErrorCode.INVALID_RECORD)
+        flight.answer = PartitionProduceResponse(ErrorCode.INVALID_RECORD)
         self.answers.append(flight)
 
     # --- the laws --------------------------------------------------------------------------------

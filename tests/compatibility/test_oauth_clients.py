@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from echoless.client.connection import Connection
+from echoless.client.connection import BrokerConnection
 from echoless.client.security import Security, Tls, TokenEndpoint, TokenLogin
 from echoless.client.security_options import java_options
 from tests.compatibility.kafka_tools import run_tool
@@ -226,7 +226,7 @@ def test_a_token_opens_and_another_issuers_does_not(
     tls = Tls(ca_location=str(authority.path))
     ours = Security(tls=tls, login=TokenLogin(token=issuer.token()))
     host, _, port = broker.kafka_address.rpartition(":")
-    with Connection.open(host, int(port), _PATIENCE_S, ours) as connection:
+    with BrokerConnection.open(host, int(port), _PATIENCE_S, ours) as connection:
         topic = {"name": "t", "num_partitions": 1, "replication_factor": 1}
         topic |= {"assignments": [], "configs": []}
         connection.request("create_topics", {"topics": [topic], "timeout": 10_000})

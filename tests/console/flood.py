@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from echoless.broker.admin.server import AdminServer
 from echoless.broker.config.values import Address
-from echoless.broker.decisions.events import Outcome
+from echoless.broker.decisions.events import BatchDecision
 from echoless.broker.network.server import bind, bound_address
 from echoless.protocol.record_batch import BatchHeader
 from tests.broker.admin.fake_broker import FakeBroker
@@ -68,11 +68,11 @@ class FloodingBroker:
             stream._has_news.set()
 
 
-def _outcome(number: int) -> Outcome:
+def _outcome(number: int) -> BatchDecision:
     """One appended batch of a producer that sends forever."""
     header = BatchHeader(0, 100, 0, 2, 5, 0, 1, 0, 0, 7, 2, number * 2, 2)
     sender = "billing", "10.0.0.1:5000", "User:ANONYMOUS", 1, number
-    return Outcome(
+    return BatchDecision(
         *(number, number, "orders", 0, header, *sender, "append", number * 2),
         window=((0, 1), (2, 3), (4, 5), (6, 7), (8, 9)),
     )

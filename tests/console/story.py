@@ -7,7 +7,7 @@ import time
 from echoless.protocol.errors import ErrorCode
 from echoless.testkit.admin import Admin
 from echoless.testkit.native import Native
-from echoless.testkit.scripted_producer import Batch, NoAnswerError, ScriptedProducer
+from echoless.testkit.scripted_producer import NoAnswerError, ScriptedBatch, ScriptedProducer
 from tests.support.echoless import Echoless
 
 LOSE_ONE = {
@@ -29,7 +29,7 @@ class Sender:
     def send(self, base_sequence: int, count: int = 3, epoch: int = 0, text: str = "value") -> str:
         """Sends one batch; returns the name of the error, or `lost`."""
         values = tuple(f"{text} {base_sequence + one}".encode() for one in range(count))
-        batch = Batch(*self._place, self.producer_id, epoch, base_sequence, values)
+        batch = ScriptedBatch(*self._place, self.producer_id, epoch, base_sequence, values)
         self._producer.send(batch)
         try:
             _, answer = self._producer.receive(timeout_s=2)

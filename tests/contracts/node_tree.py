@@ -24,7 +24,7 @@ from echoless.broker.tree.node_tree import (
     NoNodeError,
     NotEmptyError,
     SessionState,
-    Write,
+    SetData,
     ensure_paths,
 )
 
@@ -170,7 +170,7 @@ class NodeTreeContract:
             [
                 Create("/a", b"1"),
                 Create("/a/b"),
-                Write("/a", b"2", 0),
+                SetData("/a", b"2", 0),
                 Check("/a", 1),
                 Delete("/a/b", 0),
                 Create("/c"),
@@ -185,7 +185,7 @@ class NodeTreeContract:
         """All or nothing; the error says which operation failed, and why."""
         await tree.create("/a", b"old")
         with pytest.raises(MultiFailedError) as failure:
-            await tree.multi([Write("/a", b"new", 0), Create("/b"), Check("/a", 0)])
+            await tree.multi([SetData("/a", b"new", 0), Create("/b"), Check("/a", 0)])
         assert failure.value.index == 2
         assert isinstance(failure.value.cause, BadVersionError)
         assert await tree.read_many(["/a", "/b"]) == [(b"old", 0, 0), None]
@@ -195,8 +195,8 @@ class NodeTreeContract:
         [
             (Create("/a"), NodeExistsError),
             (Create("/x/y"), NoNodeError),
-            (Write("/x", b"", 0), NoNodeError),
-            (Write("/a", b"", 3), BadVersionError),
+            (SetData("/x", b"", 0), NoNodeError),
+            (SetData("/a", b"", 3), BadVersionError),
             (Delete("/a"), NotEmptyError),
             (Delete("/x"), NoNodeError),
             (Check("/x", ANY_VERSION), NoNodeError),

@@ -7,20 +7,20 @@ from typing import Any
 from echoless.diagram.folding import KEPT, fold
 from echoless.diagram.model import build_diagram
 from echoless.diagram.steps import (
+    BatchVerdict,
     Diagram,
-    Exchange,
     Fate,
     Folded,
-    Note,
-    Remembered,
-    Verdict,
+    Remark,
+    RoundTrip,
+    WindowEntry,
 )
 from echoless.diagram.wording import answer_text, is_success
 from tests.diagram.recording import A, B, C, D, Recording
 
 
-def _exchanges(diagram: Diagram) -> list[Exchange]:
-    return [step for step in diagram.steps if isinstance(step, Exchange)]
+def _exchanges(diagram: Diagram) -> list[RoundTrip]:
+    return [step for step in diagram.steps if isinstance(step, RoundTrip)]
 
 
 def test_batches_get_letters_in_the_order_in_which_they_are_met() -> None:
@@ -57,7 +57,7 @@ def test_lost_request_was_never_judged() -> None:
     recording = Recording()
     recording.hit("drop_request", A)
     (exchange,) = _exchanges(build_diagram(recording.events))
-    assert (exchange.request, exchange.sent[0].verdict) == (Fate.LOST, Verdict.NOT_JUDGED)
+    assert (exchange.request, exchange.sent[0].verdict) == (Fate.LOST, BatchVerdict.NOT_JUDGED)
 
 
 def test_lost_answer_belongs_to_the_request_that_was_decided() -> None:
@@ -70,7 +70,7 @@ def test_lost_answer_belongs_to_the_request_that_was_decided() -> None:
         if not fault_first:
             recording.hit("drop_response", A, correlation_id=7)
         (exchange,) = _exchanges(build_diagram(recording.events))
-        assert (exchange.response, exchange.sent[0].verdict) == (Fate.LOST, Verdict.APPENDED)
+        assert (exchange.response, exchange.sent[0].verdict) == (Fate.LOST, BatchVerdict.APPENDED)
         assert [fault.action for fault in exchange.faults] == ["drop_response"]
 
 
@@ -129,7 +129,7 @@ def test_request_processed_twice_is_one_exchange_with_two_verdicts() -> None:
     recording.append(A, correlation_id=2)
     recording.repeat(A, [A], correlation_id=2)
     (exchange,) = _exchanges(build_diagram(recording.events))
-    assert [one.verdict for one in exchange.sent] == [Verdict.APPENDED, Verdict.DUPLICATE]
+    assert [one.verdict for one in exchange.sent] == [BatchVerdict.APPENDED, BatchVerdict.DUPLICATE]
 
 
 def test_window_shows_the_letters_of_what_is_in_it() -> None:
@@ -138,7 +138,7 @@ def test_window_shows_the_letters_of_what_is_in_it() -> None:
     recording.append(A, window=[(100, 113)])
     recording.append(B, window=[(100, 113), A])
     sent = _exchanges(build_diagram(recording.events))[1].sent[0]
-    assert sent.window == (Remembered("", 100, 113), Remembered("A", *A))
+    assert sent.window == (WindowEntry("", 100, 113), WindowEntry("A", *A))
 
 
 def test_unknown_window_is_not_an_empty_one() -> None:
@@ -181,7 +181,7 @@ def test_a_producer_is_shown_with_its_principal() -> None:
     ]
     denied = _exchanges(diagram)[-1]
     assert denied.producer == 1
-    assert denied.sent[0].verdict is Verdict.NOT_JUDGED
+    assert denied.sent[0].verdict is BatchVerdict.NOT_JUDGED
     assert answer_text(denied) == "29 TOPIC_AUTHORIZATION_FAILED"
     assert not is_success(denied)
 
@@ -247,7 +247,7 @@ def test_faults_of_the_broker_and_notes_stand_between_the_exchanges() -> None:
     recording.hit("freeze", api="")
     recording.note("the producer restarts")
     recording.events.append({"event": "lost", "broker_id": 1, "count": 3})
-    notes = [step for step in build_diagram(recording.events).steps if isinstance(step, Note)]
+    notes = [step for step in build_diagram(recording.events).steps if isinstance(step, Remark)]
     assert [(note.text, note.is_fault) for note in notes] == [
         ("frozen (rule-1)", True),
         ("the producer restarts", False),
@@ -261,9 +261,9 @@ def test_crash_takes_the_answer_with_it() -> None:
     recording.append(A, correlation_id=4)
     recording.hit("crash", A, correlation_id=4)
     exchange, note = build_diagram(recording.events).steps
-    assert isinstance(exchange, Exchange)
+    assert isinstance(exchange, RoundTrip)
     assert exchange.response is Fate.BROKEN
-    assert isinstance(note, Note)
+    assert isinstance(note, Remark)
     assert note.text == "broker killed (rule-1)"
 
 
@@ -300,4 +300,4 @@ def test_short_runs_and_what_is_not_quiet_stay_whole() -> None:
     recording.repeat(A, [A])
     recording.refuse(D)
     steps = build_diagram([*_quiet_run(40), *recording.events]).steps
-    assert sum(isinstance(step, Exchange) for step in fold(steps)[-3:]) == 3
+    assert sum(isinstance(step, RoundTrip) for step in fold(steps)[-3:]) == 3

@@ -24,8 +24,8 @@ from echoless.broker.tree.node_tree import (
     Operation,
     SessionCallback,
     SessionState,
+    SetData,
     WatchCallback,
-    Write,
 )
 from echoless.broker.tree.nodes import Change, Nodes
 from echoless.broker.tree.watches import Watches
@@ -158,7 +158,7 @@ class MemoryNodeTree:
         return change.path
 
     async def write(self, path: str, data: bytes, version: int) -> int:
-        operation = Write(path, data, version)
+        operation = SetData(path, data, version)
         changes = await self._change(lambda: self._tree.nodes.plan(operation, self._session_id))
         (node,) = (change.node for change in changes)
         assert node is not None

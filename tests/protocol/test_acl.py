@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from echoless.protocol.acl import (
     ANY,
     MATCH,
+    AclAuthorizer,
     AclOperation,
     Acls,
     Binding,
@@ -20,7 +21,6 @@ from echoless.protocol.acl import (
     PatternType,
     Permission,
     ResourceType,
-    Rule,
     java_host,
 )
 
@@ -48,13 +48,13 @@ def acl(
 
 
 def may(operation: AclOperation, name: str, *acls: Binding, **rule: object) -> bool:
-    return dataclasses.replace(Rule(Acls(acls)), **rule).allows(
+    return dataclasses.replace(AclAuthorizer(Acls(acls)), **rule).allows(
         ALICE, HOST, operation, ResourceType.TOPIC, name
     )
 
 
 def may_any(*acls: Binding, **rule: object) -> bool:
-    return dataclasses.replace(Rule(Acls(acls)), **rule).allows_any(
+    return dataclasses.replace(AclAuthorizer(Acls(acls)), **rule).allows_any(
         ALICE, HOST, WRITE, ResourceType.TOPIC
     )
 
@@ -282,7 +282,7 @@ def test_acls_that_were_removed_are_as_if_they_had_never_been(
         acls.put(pattern, frozenset(entry for other, entry in kept if other == pattern))
     assert set(acls) == set(kept)
     for operation in (READ, WRITE, DESCRIBE):
-        told = Rule(acls).allows(ALICE, HOST, operation, ResourceType.TOPIC, name)
+        told = AclAuthorizer(acls).allows(ALICE, HOST, operation, ResourceType.TOPIC, name)
         assert told is may(operation, name, *kept)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echoless.client.answers import Answer, Meaning, answer_of
+from echoless.client.answers import Meaning, PartitionProduceResponse, answer_of
 from echoless.protocol.errors import DecodeError, ErrorCode
 from echoless.protocol.produce import (
     PartitionProduced,
@@ -94,5 +94,5 @@ def test_garbage_is_refused_or_read(version, garbage):
 def test_a_code_that_no_one_here_knows_is_an_answer():
     """The producer fails the batch for it; the connection goes on."""
     answer = answer_of(ProducedRow("t", 0, 1234, -1, -1, "what?"))
-    assert answer == Answer(1234, message="1234 (what?)")
+    assert answer == PartitionProduceResponse(1234, message="1234 (what?)")
     assert answer.meaning is Meaning.REFUSED

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from echoless.broker.metadata.node_data import PartitionState
+from echoless.broker.metadata.node_data import LeaderAndIsr
 from echoless.broker.partitions.partition import NO_LEADER, Partition
 from echoless.protocol.dedup import ProducerEntry
 from echoless.protocol.errors import ErrorCode
@@ -44,7 +44,7 @@ def _batch(header: BatchHeader) -> str:
     return f"[{offsets} @{header.partition_leader_epoch} {writer}]"
 
 
-def state(found: PartitionState | None) -> str:
+def state(found: LeaderAndIsr | None) -> str:
     """The content of the state node."""
     if found is None:
         return "no state yet"

@@ -31,7 +31,7 @@ from typing import Any, Final, Self
 from echoless.broker.broker import Broker
 from echoless.broker.controller.reassignment import reassign
 from echoless.broker.metadata.node_data import (
-    PartitionState,
+    LeaderAndIsr,
     decode_partition_state,
     partition_state_path,
 )
@@ -293,7 +293,7 @@ class Stage:
     def _machines(self, brokers: Iterable[str]) -> list[Machine]:
         return [self._machine(broker) for broker in brokers]
 
-    def _state(self, partition: str) -> PartitionState | None:
+    def _state(self, partition: str) -> LeaderAndIsr | None:
         path = partition_state_path(*words.partition(partition))
         node = self.cluster.server.nodes.get(path)
         return None if node is None else decode_partition_state(path, node)

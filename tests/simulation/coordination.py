@@ -23,8 +23,8 @@ from echoless.broker.tree.node_tree import (
     Operation,
     SessionCallback,
     SessionState,
+    SetData,
     WatchCallback,
-    Write,
 )
 from echoless.broker.tree.nodes import Change, Nodes
 from echoless.broker.tree.watches import Watches
@@ -218,7 +218,7 @@ class SimulatedNodeTree:
         return path
 
     async def write(self, path: str, data: bytes, version: int) -> int:
-        (change,) = await self._change(Write(path, data, version))
+        (change,) = await self._change(SetData(path, data, version))
         assert change.node is not None
         return change.node.version
 

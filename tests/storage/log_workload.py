@@ -252,7 +252,7 @@ class Workload:
 
     def delete_segments_meanwhile(self) -> None:
         """Deletes as the broker does: checkpoint, take out, and remove while other work continues."""
-        self.log.give_up_old_segments(self.now_ms)
+        self.log.retire_old_segments(self.now_ms)
         self.checkpoint()
         pending = self.log.start_removal()
         if pending is None:
@@ -296,7 +296,7 @@ class Workload:
         for producer_id, entry in known.items():
             states.put(producer_id, entry)
         snapshot = encode_snapshot(offset, states)
-        self.log.start_anew_at(offset, snapshot, clock_ahead_ms=0, now_ms=self.now_ms)
+        self.log.reset_to(offset, snapshot, clock_ahead_ms=0, now_ms=self.now_ms)
         self.history, self.known = [], known
         self.log_start = self.durable_end = offset
         self.is_durable = True

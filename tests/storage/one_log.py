@@ -11,7 +11,7 @@ from echoless.storage.appended import Appended
 from echoless.storage.file_system import FileSystem
 from echoless.storage.log import Log
 from echoless.storage.log_config import LogConfig
-from echoless.storage.opening import Opening
+from echoless.storage.opening import LogOpening
 from tests.storage.log_workload import make_batch, new_file_system
 
 DIRECTORY = "/data/orders-0"
@@ -40,7 +40,7 @@ class OneLog:
         now_ms: int = NOW_MS,
     ) -> Log:
         self.log = Log.open(
-            Opening(
+            LogOpening(
                 directory=DIRECTORY,
                 config=self.config,
                 fs=self.fs,

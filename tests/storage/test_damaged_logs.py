@@ -15,7 +15,7 @@ from echoless.storage import accepted_loss
 from echoless.storage.file_system import CorruptLogError, StorageError
 from echoless.storage.log import Log
 from echoless.storage.log_directory import LogDirectory
-from echoless.storage.opening import Opening
+from echoless.storage.opening import LogOpening
 from echoless.storage.whole_batches import whole_batches_after
 from tests.fakes.memory_file_system import MemoryFileSystem, PowerFailure, keep_all, keep_none
 from tests.storage.log_workload import make_batch, new_file_system
@@ -34,7 +34,7 @@ def filled() -> OneLog:
 
 def open_damaged(one: OneLog, *, is_committed: bool = False, is_tail_safe: bool = False) -> None:
     one.log = Log.open(
-        Opening(
+        LogOpening(
             directory=DIRECTORY,
             config=SMALL,
             fs=one.fs,

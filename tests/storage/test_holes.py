@@ -15,7 +15,7 @@ from echoless.storage import paths
 from echoless.storage.file_system import CorruptLogError
 from echoless.storage.log import Log
 from echoless.storage.offset_order import RELATIVE_OFFSET_MAX
-from echoless.storage.opening import Opening
+from echoless.storage.opening import LogOpening
 from echoless.storage.scrub import ClosedSegment, SegmentScrub
 from tests.fakes.memory_file_system import MemoryFileSystem
 from tests.storage.log_workload import Stored, make_batch, read_all, stamped
@@ -252,6 +252,6 @@ def test_an_offset_that_no_index_can_hold_is_damage() -> None:
     one.fs.write_atomic(path, far + data[header.size :])
     for suffix in (paths.OFFSET_INDEX, paths.TIME_INDEX):
         one.fs.remove(path.replace(paths.LOG, suffix))
-    opening = Opening(directory=DIRECTORY, config=SMALL, fs=one.fs, now_ms=NOW_MS)
+    opening = LogOpening(directory=DIRECTORY, config=SMALL, fs=one.fs, now_ms=NOW_MS)
     with pytest.raises(CorruptLogError):
         Log.open(replace(opening, recovery_point=20, clean=True)).read(0, 1000, 20)

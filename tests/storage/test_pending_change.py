@@ -15,7 +15,7 @@ import pytest
 from echoless.storage.directory_checkpoints import DirectoryCheckpoints
 from echoless.storage.file_system import StorageError
 from echoless.storage.log import Log
-from echoless.storage.opening import Opening
+from echoless.storage.opening import LogOpening
 from echoless.storage.os_file_system import OsFileSystem
 from echoless.storage.pending_change import PendingChange
 from echoless.storage.producers.snapshot import SnapshotError
@@ -265,7 +265,7 @@ def test_a_damaged_snapshot_ends_the_flush_that_the_change_took_over() -> None:
     with pytest.raises(SnapshotError):
         damaged.run()
     log.finish_change(damaged)
-    log.start_anew_at(50, snapshot_at(50), clock_ahead_ms=0, now_ms=NOW_MS)
+    log.reset_to(50, snapshot_at(50), clock_ahead_ms=0, now_ms=NOW_MS)
     before = fs.operations
     flush.run()
     assert (flush.is_done, fs.operations) == (False, before)
@@ -301,7 +301,7 @@ class FailingFileSystem(OsFileSystem):
 def on_disk_of(fs: OsFileSystem, directory: Path) -> Log:
     """A log of some segments on a real file system, where a closed file cannot be synced."""
     directory.mkdir()
-    log = Log.open(Opening(directory=str(directory), config=SMALL, fs=fs, now_ms=NOW_MS))
+    log = Log.open(LogOpening(directory=str(directory), config=SMALL, fs=fs, now_ms=NOW_MS))
     append(log, range(30))
     assert fs._open_files.count == log.segment_count > 3
     return log

@@ -11,7 +11,7 @@ import pytest
 from echoless.storage import log
 from echoless.storage.file_system import StorageError
 from echoless.storage.log import Log
-from echoless.storage.opening import Opening
+from echoless.storage.opening import LogOpening
 from echoless.storage.os_file_system import OsFileSystem
 from echoless.storage.pending_flush import PendingFlush
 from echoless.storage.producers.snapshot import read_snapshot
@@ -25,7 +25,7 @@ def power_cut(one: OneLog) -> Log:
     assert isinstance(fs, MemoryFileSystem)
     survivor = fs.after_power_loss(keep_none)
     return Log.open(
-        Opening(
+        LogOpening(
             directory=DIRECTORY,
             config=SMALL,
             fs=survivor,
@@ -75,7 +75,7 @@ def test_what_a_flush_covers_survives_a_power_failure() -> None:
 def test_the_owner_appends_and_rolls_while_a_flush_runs(tmp_path: Path) -> None:
     """Neither thread waits for the other, and both leave a log that opens cleanly."""
     directory = str(tmp_path)
-    new = Opening(directory=directory, config=SMALL, fs=OsFileSystem(), now_ms=NOW_MS)
+    new = LogOpening(directory=directory, config=SMALL, fs=OsFileSystem(), now_ms=NOW_MS)
     log = Log.open(new)
     one = OneLog()
     one.log = log

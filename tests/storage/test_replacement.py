@@ -18,7 +18,7 @@ from echoless.protocol.record_batch import read_header
 from echoless.storage.file_system import CorruptLogError, StorageError
 from echoless.storage.log import Log
 from echoless.storage.log_directory import LogDirectory
-from echoless.storage.opening import Opening
+from echoless.storage.opening import LogOpening
 from echoless.storage.os_file_system import OsFileSystem
 from echoless.storage.producers.snapshot import SnapshotError, encode_snapshot
 from echoless.storage.producers.state import ProducerStates
@@ -50,7 +50,7 @@ def snapshot_at(offset: int, known: dict[int, ProducerEntry] = KNOWN) -> bytes:
 
 
 def start_anew(log: Log, offset: int, *, clock_ahead_ms: int = 0) -> None:
-    log.start_anew_at(offset, snapshot_at(offset), clock_ahead_ms=clock_ahead_ms, now_ms=NOW_MS)
+    log.reset_to(offset, snapshot_at(offset), clock_ahead_ms=clock_ahead_ms, now_ms=NOW_MS)
 
 
 def facts_of(log: Log) -> Facts:
@@ -134,7 +134,7 @@ def test_a_damaged_snapshot_changes_nothing() -> None:
     damaged[40] ^= 1
     for offset, bad in ((50, bytes(damaged)), (50, good[:-1]), (50, b""), (51, good)):
         with pytest.raises(SnapshotError):
-            one.log.start_anew_at(offset, bad, clock_ahead_ms=5, now_ms=NOW_MS)
+            one.log.reset_to(offset, bad, clock_ahead_ms=5, now_ms=NOW_MS)
     assert before == (facts_of(one.log), one.log.size_bytes, one.fs.operations)  # type: ignore[attr-defined]
     one.fill(1, first_sequence=10)
 
@@ -287,7 +287,7 @@ def test_the_real_file_system_replaces_a_log_as_well(tmp_path: Path) -> None:
     """One that begins at the same offset, too, whose open files are removed and recreated."""
     directory = str(tmp_path)
     for offset in (0, 5, 5, 3):
-        found = Opening(directory=directory, config=SMALL, fs=OsFileSystem(), now_ms=NOW_MS)
+        found = LogOpening(directory=directory, config=SMALL, fs=OsFileSystem(), now_ms=NOW_MS)
         log = Log.open(found)
         append(log, range(log.log_end_offset, log.log_end_offset + 10))
         log.producers.clear()

@@ -179,7 +179,7 @@ def test_a_cut_below_the_first_snapshot_replays_from_the_beginning() -> None:
 
 
 def test_a_log_is_not_cut_below_its_first_segment() -> None:
-    """The state of the producers there is not known: `start_anew_at` is for that."""
+    """The state of the producers there is not known: `reset_to` is for that."""
     one = OneLog()
     one.fill(20)
     one.log.flush()

@@ -10,7 +10,7 @@ import pytest
 from echoless.testkit.admin import AdminError
 from echoless.testkit.echoless import Echoless
 from echoless.testkit.recorder import Recorder
-from echoless.testkit.scripted_producer import Batch, ScriptedProducer
+from echoless.testkit.scripted_producer import ScriptedBatch, ScriptedProducer
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +24,7 @@ def echoless() -> Iterator[Echoless]:
 def _send(echoless: Echoless, topic: str, *base_sequences: int) -> None:
     with closing(ScriptedProducer.open(echoless.bootstrap_servers)) as producer:
         for base_sequence in base_sequences:
-            producer.send(Batch(topic, 0, 4000, 0, base_sequence, (b"value",)))
+            producer.send(ScriptedBatch(topic, 0, 4000, 0, base_sequence, (b"value",)))
             producer.receive(timeout_s=10)
 
 

@@ -12,7 +12,7 @@ from echoless.testkit.broker_process import BrokerProcess
 from echoless.testkit.clients.scripted import Scripted
 from echoless.testkit.faults import FaultRule, Faults
 from echoless.testkit.native import Native, NativeError
-from echoless.testkit.scripted_producer import Batch, NoAnswerError, ScriptedProducer
+from echoless.testkit.scripted_producer import NoAnswerError, ScriptedBatch, ScriptedProducer
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,7 @@ def test_any_sequence_can_be_sent_with_others_under_way(broker: BrokerProcess) -
     """Three requests before the first answer: one in order, one repeated, one after a gap."""
     native = Native(broker.native)
     native.create_topic("any")
-    batch = Batch("any", 0, native.init_producer_id(), 0, 0, (b"1", b"2"))
+    batch = ScriptedBatch("any", 0, native.init_producer_id(), 0, 0, (b"1", b"2"))
     producer = ScriptedProducer.open(broker.bootstrap_servers)
     for one in (batch, batch, batch._replace(base_sequence=7)):
         producer.send(one)
@@ -43,7 +43,7 @@ def test_a_lost_answer_is_no_answer(broker: BrokerProcess) -> None:
     """It waits for the given time, and the answer after the lost one arrives."""
     native, faults = Native(broker.native), Faults(Admin(broker.admin))
     native.create_topic("lost")
-    first = Batch("lost", 0, native.init_producer_id(), 0, 0, (b"1",))
+    first = ScriptedBatch("lost", 0, native.init_producer_id(), 0, 0, (b"1",))
     second = first._replace(base_sequence=1)
     producer = ScriptedProducer.open(broker.bootstrap_servers)
     action = {"type": "drop_response", "later": "send"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from echoless.client.connection import AuthenticationError, Connection
+from echoless.client.connection import AuthenticationError, BrokerConnection
 from echoless.client.errors import DeliveryError, ProducerError
 from echoless.client.producer import Producer
 from echoless.client.security_options import security_of
@@ -53,7 +53,7 @@ def test_users_survive_a_restart() -> None:
         host, _, port = broker.bootstrap_servers.rpartition(":")
         wrong = security_of({**bob, "sasl.password": "wrong"})
         with pytest.raises(AuthenticationError):
-            Connection.open(host, int(port), security=wrong)
+            BrokerConnection.open(host, int(port), security=wrong)
 
 
 @pytest.mark.slow

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from echoless.testkit.clients.client import Acknowledgement, Deliveries, Place
+from echoless.testkit.clients.client import Deliveries, DeliveryReport, RecordKey
 from echoless.testkit.scenarios.verdict import Outcome, judge
 
 
 def _deliveries(*numbers: int, failed: tuple[int, ...] = ()) -> Deliveries:
     """Everything acknowledged, but for what failed."""
-    places = [Place("t", 0, number) for number in numbers]
+    places = [RecordKey("t", 0, number) for number in numbers]
     acknowledged = [
-        Acknowledgement(place, index)
+        DeliveryReport(place, index)
         for index, place in enumerate(places)
         if place.number not in failed
     ]
-    return Deliveries(places, acknowledged, [(Place("t", 0, one), "NO") for one in failed])
+    return Deliveries(places, acknowledged, [(RecordKey("t", 0, one), "NO") for one in failed])
 
 
 def _outcome(deliveries: Deliveries, *stored: int) -> Outcome:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from echoless.broker.authentication.session import Session
+from echoless.broker.authentication.session import LoginSession
 from echoless.broker.limited_log import BURST
 from echoless.protocol.errors import ErrorCode
 from tests.broker.authentication.log_in import (
@@ -99,14 +99,14 @@ async def test_a_client_that_has_logged_in_stays(
 ) -> None:
     """Its time limit is forgotten, as is that of a connection that has ended."""
     begun: list[asyncio.TimerHandle] = []
-    begin = Session.begin_deadline
+    begin = LoginSession.begin_deadline
 
-    def recorded(self: Session) -> None:
+    def recorded(self: LoginSession) -> None:
         begin(self)
         assert self._deadline is not None
         begun.append(self._deadline)
 
-    monkeypatch.setattr(Session, "begin_deadline", recorded)
+    monkeypatch.setattr(LoginSession, "begin_deadline", recorded)
     async with with_users(tmp_path, "alice") as running:
         connection = await RawConnection.open(running.kafka_address)
         assert (await log_in(connection)).error_code == 0

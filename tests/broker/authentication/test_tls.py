@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from echoless.broker.authentication.tls import Tls
+from echoless.broker.authentication.tls import BrokerTls
 from echoless.broker.config.loading import Config, ConfigError, load_config
 from echoless.broker.config.values import parse_address
 from echoless.broker.replication.peers import PeerError, TcpPeers
@@ -380,7 +380,7 @@ async def test_brokers_call_each_other_by_tls(tmp_path: Path, authority: Authori
         assert answer["error"]["code"] == 0
         await peers.close()
         stranger = Authority(tmp_path / "stranger").settings("NATIVE:SSL")
-        peers = TcpPeers(Tls(config_of(stranger)).client_context)
+        peers = TcpPeers(BrokerTls(config_of(stranger)).client_context)
         with pytest.raises(PeerError, match="certificate"):
             await peers.call(1, address, ask, timeout_s=_PATIENCE_S)
         await peers.close()
@@ -397,11 +397,11 @@ async def test_a_peer_with_the_certificate_of_another_host_is_not_called(
     ask = {"type": "metadata", "topics": []}
     async with serving(tmp_path, settings) as running:
         address = parse_address(running.native_address)
-        peers = TcpPeers(Tls(config_of(settings)).client_context)
+        peers = TcpPeers(BrokerTls(config_of(settings)).client_context)
         with pytest.raises(PeerError, match="certificate"):
             await peers.call(1, address, ask, timeout_s=_PATIENCE_S)
         await peers.close()
-        peers = TcpPeers(Tls(config_of(lenient)).client_context)
+        peers = TcpPeers(BrokerTls(config_of(lenient)).client_context)
         assert (await peers.call(1, address, ask, timeout_s=_PATIENCE_S))["error"]["code"] == 0
         await peers.close()
 
@@ -417,7 +417,7 @@ def test_files_that_cannot_be_used_are_named(
         path.write_bytes(content)
     settings = {**authority.settings("NATIVE:SSL"), option: str(path)}
     with pytest.raises(ConfigError, match=f"^{option}: .*file.pem cannot be used") as caught:
-        Tls(config_of(settings))
+        BrokerTls(config_of(settings))
     assert "\n" not in str(caught.value)
 
 
@@ -431,10 +431,10 @@ def test_an_encrypted_key_needs_its_password(tmp_path: Path, authority: Authorit
     )
     path.write_bytes(encrypted + b"-----BEGIN CERTIFICATE" + rest)
     settings = authority.settings("NATIVE:SSL", ssl_keystore_location=str(path))
-    Tls(config_of({**settings, "ssl_keystore_password": "hunter2"}))
+    BrokerTls(config_of({**settings, "ssl_keystore_password": "hunter2"}))
     for wrong in ({}, {"ssl_keystore_password": "hunter3"}):
         with pytest.raises(ConfigError, match="ssl_keystore_password") as caught:
-            Tls(config_of({**settings, **wrong}))
+            BrokerTls(config_of({**settings, **wrong}))
         assert "hunter" not in str(caught.value)
 
 

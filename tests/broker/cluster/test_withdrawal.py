@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echoless.broker.cluster.withdrawal import withdraw, withdrawn
-from echoless.broker.metadata.node_data import PartitionState
+from echoless.broker.metadata.node_data import LeaderAndIsr
 from echoless.broker.metadata.topic import NewTopic, StateChange
 from echoless.broker.metadata.topic_registry import TopicRegistry
 from echoless.broker.tree.node_tree import ConnectionLostError, MultiFailedError
@@ -17,7 +17,7 @@ from tests.broker.metadata.registries import loaded, server_with_brokers
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree
 
 STATES = st.builds(
-    PartitionState,
+    LeaderAndIsr,
     leader=st.sampled_from([-1, 1, 2, 3]),
     leader_epoch=st.integers(0, 9),
     isr=st.lists(st.sampled_from([1, 2, 3]), unique=True, min_size=1).map(tuple),
@@ -53,7 +53,7 @@ def summary(registry: TopicRegistry) -> list[tuple[int, int, tuple[int, ...]]]:
 
 
 @given(state=STATES, tail_is_safe=st.booleans())
-def test_the_state_after_a_withdrawal(state: PartitionState, tail_is_safe: bool) -> None:
+def test_the_state_after_a_withdrawal(state: LeaderAndIsr, tail_is_safe: bool) -> None:
     """Laws: no leadership, an epoch per lost leadership, an ISR that never empties or grows."""
     after = withdrawn(state, 1, tail_is_safe=tail_is_safe)
     assert after.leader == (-1 if state.leader == 1 else state.leader)

@@ -20,7 +20,7 @@ from echoless.broker.metadata.node_data import (
     CONTROLLER_EPOCH,
     NO_LEADER,
     TOPICS,
-    PartitionState,
+    LeaderAndIsr,
     decode_partition_state,
     decode_topic,
     partition_state_path,
@@ -84,7 +84,7 @@ class History(MemoryTree):
 
     def __init__(self) -> None:
         super().__init__()
-        self.written: list[tuple[str, PartitionState]] = []
+        self.written: list[tuple[str, LeaderAndIsr]] = []
         self.allows_unclean = False
 
     def connect(self) -> SteppedTree:
@@ -92,7 +92,7 @@ class History(MemoryTree):
         self.clients.append(client)
         return client
 
-    def state(self, topic: str, partition: int) -> PartitionState | None:
+    def state(self, topic: str, partition: int) -> LeaderAndIsr | None:
         """The state in the tree."""
         path = partition_state_path(topic, partition)
         node = self.nodes.get(path)
@@ -110,7 +110,7 @@ class History(MemoryTree):
             if path.startswith(f"{TOPICS}/") and path.count("/") == 3 and node is not None:
                 self._check_assignment(path, node)
 
-    def _check(self, before: PartitionState | None, after: PartitionState) -> None:
+    def _check(self, before: LeaderAndIsr | None, after: LeaderAndIsr) -> None:
         assert after.isr
         assert after.leader == NO_LEADER or after.leader in after.isr
         if before is None:

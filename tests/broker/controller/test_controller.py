@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from echoless.broker.controller import duties
+from echoless.broker.controller import tasks
 from echoless.broker.controller.election_requests import ask
 from echoless.broker.controller.elections import ElectionType
 from echoless.broker.controller.reassignment import origin_of, reassign
@@ -25,7 +25,7 @@ from echoless.broker.metadata.node_data import (
     topic_path,
 )
 from echoless.broker.metadata.topic import StateChange, Topic
-from echoless.broker.tree.node_tree import Create, Delete, Write
+from echoless.broker.tree.node_tree import Create, Delete, SetData
 from tests.broker.controller.cluster import Cluster, SteppedTree, play, settle
 
 
@@ -172,7 +172,7 @@ def test_a_late_write_of_the_old_controller_is_refused() -> None:
         async def take_over() -> None:
             # The other one has not done anything else yet: only its epoch says that it is there.
             version = server.nodes.read(CONTROLLER_EPOCH).version
-            server.apply(server.nodes.plan_multi([Write(CONTROLLER_EPOCH, b"7", version)], 0))
+            server.apply(server.nodes.plan_multi([SetData(CONTROLLER_EPOCH, b"7", version)], 0))
 
         cluster.members[1].tree.before_next_change(take_over)
         await cluster.kill(3)
@@ -304,7 +304,7 @@ async def start_reassignment(cluster: Cluster, partition: int, target: tuple[int
 def test_a_change_of_one_partition_is_decided_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A topic of thousands changes as often as any of its partitions does."""
     looked_at: list[int] = []
-    decide = duties.elect
+    decide = tasks.elect
 
     def recording(
         topics: list[Topic], *args: Any, partitions_of: Callable[[Topic], Any], **kwargs: Any
@@ -315,7 +315,7 @@ def test_a_change_of_one_partition_is_decided_alone(monkeypatch: pytest.MonkeyPa
     async def scenario() -> None:
         cluster = await started(1, 2)
         await cluster.create_topic(*[(1, 2)] * 9)
-        monkeypatch.setattr(duties, "elect", recording)
+        monkeypatch.setattr(tasks, "elect", recording)
         member = cluster.members[2]
         before = member.registry.topics["t"].states[5]
         after = replace(before, isr=(1,))
@@ -453,7 +453,7 @@ def test_the_last_replica_in_sync_is_not_dropped() -> None:
             for leader, isr in ((2, (2, 1)), (1, (1,))):
                 state = replace(state, leader=leader, isr=isr, leader_epoch=state.leader_epoch + 1)
                 version = server.nodes.read(path).version
-                write = Write(path, encode_partition_state(state), version)
+                write = SetData(path, encode_partition_state(state), version)
                 server.apply(server.nodes.plan_multi([write], 0))
 
         member.tree.before_next_change(nothing)  # the state without the old replica

@@ -17,7 +17,7 @@ from echoless.broker.controller.elections import (
     is_unclean,
     unseat,
 )
-from echoless.broker.metadata.node_data import NO_LEADER, PartitionState
+from echoless.broker.metadata.node_data import NO_LEADER, LeaderAndIsr
 from echoless.broker.metadata.topic import StateChange, Topic
 from tests.broker.controller.topics import state, topic
 
@@ -29,7 +29,7 @@ def electorate(*live: int, leaving: tuple[int, ...] = ()) -> Electorate:
 
 
 def decided(
-    before: PartitionState | None,
+    before: LeaderAndIsr | None,
     brokers: Electorate,
     replicas: tuple[int, ...] = (1, 2, 3),
     *,
@@ -143,7 +143,7 @@ def test_a_broker_that_was_gone_for_a_moment_is_unseated() -> None:
 
 
 def asked(
-    before: PartitionState, brokers: Electorate, election_type: ElectionType
+    before: LeaderAndIsr, brokers: Electorate, election_type: ElectionType
 ) -> tuple[int, int, tuple[int, ...]] | None:
     one = topic({0: (1, 2, 3)}, {0: before})
     changes = elect_as_asked({"t": one}, brokers, {("t", 0): election_type})
@@ -199,7 +199,7 @@ def apply(one: Topic, changes: list[StateChange]) -> Topic:
 
 @given(replicas=replica_lists, before=states, brokers=brokers_alive, unclean=st.booleans())
 def test_what_holds_of_every_decision(
-    replicas: tuple[int, ...], before: PartitionState | None, brokers: Electorate, unclean: bool
+    replicas: tuple[int, ...], before: LeaderAndIsr | None, brokers: Electorate, unclean: bool
 ) -> None:
     """A leader is an assigned, living member of an ISR that is never empty; epochs only grow."""
     one = topic({0: replicas}, {} if before is None else {0: before})
@@ -221,7 +221,7 @@ def test_what_holds_of_every_decision(
 
 @given(replicas=replica_lists, before=states, brokers=brokers_alive)
 def test_whoever_can_be_led_is_led(
-    replicas: tuple[int, ...], before: PartitionState | None, brokers: Electorate
+    replicas: tuple[int, ...], before: LeaderAndIsr | None, brokers: Electorate
 ) -> None:
     """Wherever a replica in sync is alive and stays, there is a living leader afterwards."""
     one = topic({0: replicas}, {} if before is None else {0: before})
@@ -238,7 +238,7 @@ def test_whoever_can_be_led_is_led(
 def test_what_is_asked_for_is_held_once(
     election_type: ElectionType,
     replicas: tuple[int, ...],
-    before: PartitionState | None,
+    before: LeaderAndIsr | None,
     brokers: Electorate,
 ) -> None:
     """The same request after it was held changes nothing more."""

@@ -16,7 +16,7 @@ from echoless.broker.controller.reassignment import (
     reassign,
     target_of,
 )
-from echoless.broker.metadata.node_data import NO_LEADER, PartitionState, Reassignment
+from echoless.broker.metadata.node_data import NO_LEADER, LeaderAndIsr, Reassignment
 from echoless.broker.metadata.topic import Topic
 from tests.broker.controller.topics import state, topic
 
@@ -41,7 +41,7 @@ def moved(one: Topic, brokers: Electorate = ALL) -> Topic:
     return one
 
 
-def with_states(one: Topic, states: dict[int, PartitionState]) -> Topic:
+def with_states(one: Topic, states: dict[int, LeaderAndIsr]) -> Topic:
     return replace(one, states={**one.states, **states})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from echoless.broker.decisions.events import APPEND, REJECT, Outcome, Skipped
+from echoless.broker.decisions.events import APPEND, REJECT, BatchDecision, Skipped
 from echoless.broker.decisions.pace import BURST_MAX
 from echoless.broker.decisions.stream import DecisionStream
 from tests.broker.admin.decider import Decider
@@ -23,7 +23,7 @@ async def test_a_flood_is_counted_and_a_refusal_in_it_is_shown() -> None:
     decider.refuse()
     waiting = await stream.take()
     assert waiting is not None
-    outcomes = [event.outcome for event in waiting.events if isinstance(event, Outcome)]
+    outcomes = [event.outcome for event in waiting.events if isinstance(event, BatchDecision)]
     assert outcomes == [APPEND] * BURST_MAX + [REJECT]
     later = await stream.take()
     assert later is not None

@@ -13,7 +13,7 @@ import pytest
 from echoless.broker.config.loading import LogFlush
 from echoless.broker.faults.file_faults import FileFaults
 from echoless.broker.faults.file_system import FaultyFileSystem
-from echoless.broker.faults.rule import Rule, read_rules
+from echoless.broker.faults.rule import ActiveRule, read_rules
 from echoless.broker.faults.rules import Rules
 from echoless.storage.file_system import StorageError
 from echoless.storage.os_file_system import OsFileSystem
@@ -51,10 +51,10 @@ class Recorder:
         self.hits: list[tuple[str, str]] = []
         self.crash_again = lambda: None
 
-    def on_broker(self, rule: Rule, where: str = "", parts: Any = ()) -> None:
+    def on_broker(self, rule: ActiveRule, where: str = "", parts: Any = ()) -> None:
         self.hits.append((rule.name, where.rpartition("/")[2]))
 
-    def crash(self, rule: Rule) -> None:
+    def crash(self, rule: ActiveRule) -> None:
         self.crashed.append(rule.action.point)
         self.crash_again()
 

@@ -14,7 +14,7 @@ from echoless.broker.faults.fields import RuleError
 from echoless.broker.faults.groups_named import groups_of
 from echoless.broker.faults.rule import read_rules
 from echoless.client.cluster import Cluster, parse_addresses
-from echoless.client.copier.positions import Committed, Positions
+from echoless.client.copier.positions import CommittedPosition, Positions
 from echoless.client.groups.coordinator import Coordinator
 from echoless.client.groups.member import Generation, GroupMember, MemberSettings
 from tests.broker.faults.lab import Lab
@@ -85,10 +85,10 @@ async def test_lost_answer_to_a_commit_changes_nothing(lab: Lab) -> None:
     async with member(lab) as (one, coordinator):
         generation = await one.join(["orders"])
         positions = Positions(coordinator, None)
-        await positions.commit(generation, {("orders", 0): Committed(7, "state")})
+        await positions.commit(generation, {("orders", 0): CommittedPosition(7, "state")})
         assert generation.unanswered_commits == 1
         found = await positions.fetch(generation, [("orders", 0)])
-        assert found == {("orders", 0): Committed(7, "state")}
+        assert found == {("orders", 0): CommittedPosition(7, "state")}
     assert lab.counts(rule)[1] == 1
     assert lab.counts(other) == (0, 0)
 
@@ -113,7 +113,9 @@ async def refused(coordinator: Coordinator, generation: Generation) -> None:
     from echoless.client.groups.errors import GenerationOverError
 
     with pytest.raises(GenerationOverError):
-        await Positions(coordinator, None).commit(generation, {("orders", 0): Committed(1, "")})
+        await Positions(coordinator, None).commit(
+            generation, {("orders", 0): CommittedPosition(1, "")}
+        )
 
 
 @pytest.mark.slow

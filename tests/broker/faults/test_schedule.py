@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echoless.broker.faults.fields import Fields
+from echoless.broker.faults.fields import RuleFields
 from echoless.broker.faults.schedule import Schedule, Turns
 
 SCHEDULES = st.builds(
@@ -65,7 +65,7 @@ def test_an_exhausted_schedule_stays_so(schedule: Schedule, moments: list[float]
 @given(SCHEDULES)
 def test_a_schedule_reads_what_it_shows(schedule: Schedule) -> None:
     """GET /faults can be posted again."""
-    assert Schedule.read(Fields("schedule", schedule.document())) == schedule
+    assert Schedule.read(RuleFields("schedule", schedule.document())) == schedule
 
 
 def test_with_a_chance_of_nothing_it_never_acts() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from echoless.client.cluster import Cluster, parse_addresses
-from echoless.client.copier.positions import Committed, Positions
+from echoless.client.copier.positions import CommittedPosition, Positions
 from echoless.client.groups.coordinator import Coordinator
 from echoless.client.groups.errors import GenerationOverError
 from echoless.client.groups.member import GroupMember, MemberSettings
@@ -33,13 +33,13 @@ async def test_figures_follow_the_groups(tmp_path: Any) -> None:
         groups, metrics = running.broker.groups, running.broker.metrics
         generation = await member.join(["t"])
         positions = Positions(coordinator, None)
-        await positions.commit(generation, {("t", 0): Committed(7, "")})
+        await positions.commit(generation, {("t", 0): CommittedPosition(7, "")})
         assert list(groups.committed()) == [CommittedOffset("g", "t", 0, 7)]
         assert (groups.member_count, groups.rebalances_completed) == (1, 1)
         assert metrics.group_offsets_committed_total == 1
         await member.leave()
         with pytest.raises(GenerationOverError):
-            await positions.commit(generation, {("t", 0): Committed(8, "")})
+            await positions.commit(generation, {("t", 0): CommittedPosition(8, "")})
         assert metrics.group_offsets_refused_total == 1
         assert groups.member_count == 0
         for shard in list(groups.shards.values()):

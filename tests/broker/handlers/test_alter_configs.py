@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from echoless.broker.handlers.config_resource import ResourceType
+from echoless.broker.handlers.config_resource import ConfigResourceType
 from echoless.protocol.errors import ErrorCode
 from tests.support.in_process import Running
 from tests.support.raw_client import RawConnection, create_topic, nested
 
-TOPIC = ResourceType.TOPIC
+TOPIC = ConfigResourceType.TOPIC
 
 
 @pytest.fixture(autouse=True)

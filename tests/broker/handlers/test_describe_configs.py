@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from echoless.broker.handlers.config_resource import ResourceType
+from echoless.broker.handlers.config_resource import ConfigResourceType
 from echoless.protocol.errors import ErrorCode
 from tests.support.raw_client import RawConnection, create_topic, nested
 
-TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
+TOPIC, BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +86,7 @@ async def test_what_cannot_be_described(kafka: RawConnection) -> None:
     for resource_type, name, code in (
         (TOPIC, "missing", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (TOPIC, "bad name", ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (ResourceType.BROKER_LOGGER, "1", ErrorCode.INVALID_REQUEST),
+        (ConfigResourceType.BROKER_LOGGER, "1", ErrorCode.INVALID_REQUEST),
         (99, "x", ErrorCode.INVALID_REQUEST),
     ):
         row = await describe(kafka, resource_type, name)

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from echoless.broker.config.security import SecurityConfig
-from echoless.broker.handlers.config_resource import ResourceType
+from echoless.broker.handlers.config_resource import ConfigResourceType
 from echoless.protocol.errors import ErrorCode
 from tests.support.in_process import Running
 from tests.support.raw_client import RawConnection, create_topic, nested
 
-TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
+TOPIC, BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
 SET, DELETE, APPEND, SUBTRACT = range(4)
 Change = tuple[str, int, str | None]
 
@@ -88,7 +88,7 @@ async def test_resources_that_cannot_be_altered(kafka: RawConnection) -> None:
     rows = await alter(
         kafka,
         (BROKER, "1", change),
-        (ResourceType.GROUP, "g", change),
+        (ConfigResourceType.GROUP, "g", change),
         (TOPIC, "missing", change),
         (TOPIC, "t", change),
         (TOPIC, "t", change),

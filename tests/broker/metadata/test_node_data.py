@@ -24,8 +24,8 @@ from echoless.broker.metadata.node_data import (
     CONTROLLER,
     CONTROLLER_EPOCH,
     PREFERRED_REPLICA_ELECTION,
+    LeaderAndIsr,
     NodeDataError,
-    PartitionState,
     Reassignment,
     broker_path,
     decode_cluster_id,
@@ -79,7 +79,7 @@ EXAMPLES: dict[str, bytes] = {
         TOPIC_ID, {0: (1, 2), 1: (3, 1, 2)}, {1: Reassignment(adding=(3,), removing=(2,))}
     ),
     partition_state_path("orders", 0): encode_partition_state(
-        PartitionState(leader=1, leader_epoch=3, isr=(1, 2))
+        LeaderAndIsr(leader=1, leader_epoch=3, isr=(1, 2))
     ),
     topic_config_path("orders"): encode_config(
         {"retention.ms": "1000", "cleanup.policy": "delete"}
@@ -112,7 +112,7 @@ def test_every_example_of_the_page_is_what_the_code_writes() -> None:
 
 def test_what_is_encoded_is_decoded() -> None:
     """Each decoder gives back what the encoder was given."""
-    state = PartitionState(leader=1, leader_epoch=3, isr=(1, 2), node_version=7)
+    state = LeaderAndIsr(leader=1, leader_epoch=3, isr=(1, 2), node_version=7)
     node = Node(encode_partition_state(state), 7)
     assert decode_partition_state("/p", node) == state
     assert decode_topic("/t", EXAMPLES[topic_path("orders")]) == (
@@ -134,7 +134,7 @@ def test_nodes_that_kafka_wrote_are_read() -> None:
         b'{"isr":[3],"leader":3,"version":1,"leader_epoch":9,"leader_recovery_state":0,'
         b'"controller_epoch":4}'
     )
-    assert decode_partition_state("/p", Node(state, 2)) == PartitionState(
+    assert decode_partition_state("/p", Node(state, 2)) == LeaderAndIsr(
         leader=3, leader_epoch=9, isr=(3,), controller_epoch=4, node_version=2
     )
     topic = (

@@ -9,7 +9,7 @@ import pytest
 from echoless.broker.metadata import topic_nodes
 from echoless.broker.metadata.node_data import (
     CONTROLLER_EPOCH,
-    PartitionState,
+    LeaderAndIsr,
     Reassignment,
     encode_partition_state,
     partition_state_path,
@@ -22,7 +22,7 @@ from echoless.broker.tree.node_tree import (
     Check,
     ConnectionLostError,
     MultiFailedError,
-    Write,
+    SetData,
 )
 from echoless.protocol.errors import ErrorCode, KafkaError
 from tests.broker.metadata.registries import loaded, server_with_brokers
@@ -60,7 +60,7 @@ def shrink(topic: Topic, partition: int, isr: tuple[int, ...]) -> StateChange:
     return StateChange(topic.name, partition, before, replace(before, isr=isr))
 
 
-async def write_elsewhere(server: MemoryTree, partition: int, state: PartitionState) -> None:
+async def write_elsewhere(server: MemoryTree, partition: int, state: LeaderAndIsr) -> None:
     """A rival's change, over whatever there is."""
     data = encode_partition_state(state)
     await server.connect().write(partition_state_path("t", partition), data, -1)
@@ -94,7 +94,7 @@ class TestStates:
         self, registry: TopicRegistry, topic: Topic, server: MemoryTree, tree: MemoryNodeTree
     ) -> None:
         """All changes of one call fail together; the view is what is there now."""
-        winner = PartitionState(leader=3, leader_epoch=1, isr=(3,))
+        winner = LeaderAndIsr(leader=3, leader_epoch=1, isr=(3,))
         tree.before_next_change(lambda: write_elsewhere(server, 1, winner))
         with pytest.raises(MultiFailedError) as failure:
             await registry.change_states([shrink(topic, 0, (1,)), shrink(topic, 1, (2,))])
@@ -157,8 +157,8 @@ class TestStates:
         """A topic that Kafka's tools created has none of them."""
         await tree.create(topic_path("t"), UNMARKED)
         await registry.load()
-        first = PartitionState(leader=1, leader_epoch=0, isr=(1, 2))
-        second = PartitionState(leader=2, leader_epoch=0, isr=(2,))
+        first = LeaderAndIsr(leader=1, leader_epoch=0, isr=(1, 2))
+        second = LeaderAndIsr(leader=2, leader_epoch=0, isr=(2,))
         await registry.change_states([StateChange("t", 1, None, second)])
         await registry.change_states([StateChange("t", 0, None, first)])
         assert registry.topics["t"].states == {0: first, 1: second}
@@ -173,8 +173,8 @@ class TestStates:
         await tree.create(topic_path("t"), UNMARKED)
         await registry.load()
         elsewhere = await loaded(server.connect())
-        first = PartitionState(leader=1, leader_epoch=0, isr=(1, 2), controller_epoch=1)
-        second = PartitionState(leader=2, leader_epoch=0, isr=(1, 2), controller_epoch=2)
+        first = LeaderAndIsr(leader=1, leader_epoch=0, isr=(1, 2), controller_epoch=1)
+        second = LeaderAndIsr(leader=2, leader_epoch=0, isr=(1, 2), controller_epoch=2)
 
         async def rival() -> None:
             await elsewhere.change_states([StateChange("t", 0, None, second)])
@@ -197,7 +197,7 @@ class TestStates:
         await registry.load()
         elsewhere = await loaded(server.connect())
         tree.before_next_change(lambda: elsewhere.delete_topic("t"))
-        first = PartitionState(leader=1, leader_epoch=0, isr=(1, 2))
+        first = LeaderAndIsr(leader=1, leader_epoch=0, isr=(1, 2))
         with pytest.raises(MultiFailedError):
             await registry.change_states([StateChange("t", 0, None, first)])
         assert registry.topics == {}
@@ -327,7 +327,7 @@ async def test_a_late_write_of_another_client_fails(
     ]
     await registry.delete_topic("t")
     await registry.create_topic(NewTopic(name="t", assignment={0: (1, 2)}))
-    assert any(isinstance(operation, Write) for operation in operations)
+    assert any(isinstance(operation, SetData) for operation in operations)
     with pytest.raises(MultiFailedError) as failure:
         await tree.multi(operations)
     assert failure.value.index == 0

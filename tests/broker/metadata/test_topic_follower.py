@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from echoless.broker.metadata import topic_nodes
 from echoless.broker.metadata.node_data import (
-    PartitionState,
+    LeaderAndIsr,
     encode_partition_state,
     partition_path,
     partition_state_path,
@@ -215,7 +215,7 @@ class TestWhatOthersChange:
         created = await elsewhere.create_topic(NewTopic(name="u"))
         await turns()
         assert here.topics["u"] == created
-        first = PartitionState(leader=2, leader_epoch=0, isr=(2,))
+        first = LeaderAndIsr(leader=2, leader_epoch=0, isr=(2,))
         await elsewhere.load()
         await elsewhere.change_states([StateChange("t", 1, None, first)])
         await turns()
@@ -288,7 +288,7 @@ class TestWhatOthersChange:
 
         async def give_first_states() -> None:
             path = partition_path("t", 3)
-            state = PartitionState(leader=1, leader_epoch=0, isr=(1,), controller_epoch=1)
+            state = LeaderAndIsr(leader=1, leader_epoch=0, isr=(1,), controller_epoch=1)
             data = encode_partition_state(state)
             await rival.multi([Create(path), Create(f"{path}/state", data)])
 
@@ -316,7 +316,7 @@ class TestWhatOthersChange:
 
         async def give_first_states() -> None:
             path = partition_path("t", 5)
-            state = PartitionState(leader=1, leader_epoch=0, isr=(1,), controller_epoch=1)
+            state = LeaderAndIsr(leader=1, leader_epoch=0, isr=(1,), controller_epoch=1)
             data = encode_partition_state(state)
             await rival.multi([Create(path), Create(f"{path}/state", data)])
 

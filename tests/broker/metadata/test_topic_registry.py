@@ -12,7 +12,7 @@ import pytest
 
 from echoless.broker.metadata import topic_nodes
 from echoless.broker.metadata.node_data import (
-    PartitionState,
+    LeaderAndIsr,
     decode_partition_state,
     encode_partition_state,
     encode_uuid,
@@ -122,7 +122,7 @@ class TestCreation:
         )
         assert (topic.partition_count, topic.replication_factor) == (3, 2)
         for partition, replicas in topic.assignment.items():
-            assert topic.states[partition] == PartitionState(
+            assert topic.states[partition] == LeaderAndIsr(
                 leader=replicas[0], leader_epoch=0, isr=replicas
             )
         assert topic.config == {"retention.ms": "1"}
@@ -139,7 +139,7 @@ class TestCreation:
         nodes = await tree.read_many(paths)
         assert [node and node.version for node in nodes] == [0, 0, 0]
         state = decode_partition_state(state_path, await tree.read(state_path))
-        assert state == PartitionState(leader=2, leader_epoch=0, isr=(2, 1))
+        assert state == LeaderAndIsr(leader=2, leader_epoch=0, isr=(2, 1))
 
     async def test_a_name_is_taken_once(self, registry: TopicRegistry) -> None:
         """TOPIC_ALREADY_EXISTS, and the first topic stays as it is."""
@@ -464,7 +464,7 @@ class TestLeadership:
     ) -> None:
         """A replica that is not in sync may lack committed records, so it must not lead."""
         await registry.create_topic(NewTopic(name="t", assignment={0: (1, 2)}))
-        nobody = PartitionState(leader=-1, leader_epoch=4, isr=isr)
+        nobody = LeaderAndIsr(leader=-1, leader_epoch=4, isr=isr)
         await tree.write(partition_state_path("t", 0), encode_partition_state(nobody), 0)
         await registry.load()
         await registry.claim_leadership(1)
@@ -481,7 +481,7 @@ class TestLeadership:
         )
         await registry.load()
         await registry.claim_leadership(1)
-        first = PartitionState(leader=1, leader_epoch=0, isr=(1, 2))
+        first = LeaderAndIsr(leader=1, leader_epoch=0, isr=(1, 2))
         assert registry.topics["t"].states == {0: first}
         await assert_same_as_tree(registry, tree)
 
@@ -490,7 +490,7 @@ class TestLeadership:
     ) -> None:
         """A partition that another broker claimed meanwhile stays with it."""
         await registry.create_topic(NewTopic(name="t", assignment={0: (1, 2), 1: (1, 2)}))
-        taken = PartitionState(leader=2, leader_epoch=1, isr=(1, 2))
+        taken = LeaderAndIsr(leader=2, leader_epoch=1, isr=(1, 2))
         data = encode_partition_state(taken)
         rival = server.connect()
         tree.before_next_change(lambda: rival.write(partition_state_path("t", 0), data, 0))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from echoless.broker.metadata.node_data import NO_LEADER, PartitionState
+from echoless.broker.metadata.node_data import NO_LEADER, LeaderAndIsr
 from echoless.broker.metadata.topic import Topic
 from echoless.broker.metadata.topic_view import TopicView
 from echoless.broker.native import await_topic
@@ -55,7 +55,7 @@ class FakeServices:
 
 def topic(*leaders: int) -> Topic:
     """One partition for each leader, with its only replica there; -1: here, and not led."""
-    states = enumerate(PartitionState(leader=one, leader_epoch=3, isr=(HERE,)) for one in leaders)
+    states = enumerate(LeaderAndIsr(leader=one, leader_epoch=3, isr=(HERE,)) for one in leaders)
     return Topic(
         name="t",
         topic_id=TOPIC_ID,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterator
 
-from echoless.broker.handlers.config_resource import ResourceType
+from echoless.broker.handlers.config_resource import ConfigResourceType
 from echoless.broker.network.loop_turn import TURN_S
 from echoless.broker.network.turns import ROWS_PER_TURN, ManyRows, in_turns
 from echoless.protocol.errors import ErrorCode
@@ -85,7 +85,7 @@ async def test_many_resources_of_describe_configs(running: Running, kafka: RawCo
         4,
         resources=tuple(
             resource(
-                resource_type=ResourceType.TOPIC,
+                resource_type=ConfigResourceType.TOPIC,
                 resource_name=name,
                 configuration_keys=("segment.bytes",),
             )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from echoless.broker.config.loading import Config, LogFlush
 from echoless.broker.config.topic import TopicConfig
-from echoless.broker.metadata.node_data import PartitionState
+from echoless.broker.metadata.node_data import LeaderAndIsr
 from echoless.broker.partitions.partition import Partition
 from echoless.broker.partitions.produce_rules import ProduceRules
 from echoless.protocol.dedup import Duplicate, Reject
@@ -50,7 +50,7 @@ class Led:
 
     def lead(self, epoch: int, isr: tuple[int, ...] = (1,), version: int | None = None) -> None:
         """The state node says that broker 1 leads; `version` is the node's."""
-        state = PartitionState(
+        state = LeaderAndIsr(
             leader=1,
             leader_epoch=epoch,
             isr=isr,

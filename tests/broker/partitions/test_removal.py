@@ -35,7 +35,7 @@ def removal_beside(disk: DiskQueue) -> Removal:
     logs: Any = Logs()
     assigned: Any = None
     return Removal(
-        logs, assigned, disk, files_after_s=0, give_up=lambda _key, _id: None, on_failure=fail
+        logs, assigned, disk, files_after_s=0, retire=lambda _key, _id: None, on_failure=fail
     )
 
 

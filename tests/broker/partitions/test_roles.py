@@ -9,7 +9,7 @@ import pytest
 
 from echoless.broker.metadata.node_data import (
     NO_LEADER,
-    PartitionState,
+    LeaderAndIsr,
     decode_partition_state,
     encode_partition_state,
     partition_state_path,
@@ -50,7 +50,7 @@ async def leading() -> tuple[Member, Recorder]:
     return member, recorder
 
 
-async def write_state(member: Member, **changes: Any) -> PartitionState:
+async def write_state(member: Member, **changes: Any) -> LeaderAndIsr:
     """Changes the partition's state node, as a controller does."""
     tree = member.server.connect()
     node = await tree.read(STATE)

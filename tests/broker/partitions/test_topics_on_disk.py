@@ -13,7 +13,7 @@ import pytest
 
 from echoless.broker.environment import Environment, this_machine
 from echoless.broker.handlers.metadata import describe
-from echoless.broker.metadata.node_data import PartitionState
+from echoless.broker.metadata.node_data import LeaderAndIsr
 from echoless.broker.metadata.topic import NewTopic, StateChange
 from echoless.broker.partitions.partition import Partition
 from echoless.protocol.errors import ErrorCode, KafkaError
@@ -235,9 +235,7 @@ async def test_a_change_of_one_partition_does_not_look_at_the_others(
         updated: list[int] = []
         update = Partition.update
 
-        def recording(
-            partition: Partition, state: PartitionState, replicas: tuple[int, ...]
-        ) -> None:
+        def recording(partition: Partition, state: LeaderAndIsr, replicas: tuple[int, ...]) -> None:
             updated.append(partition.index)
             update(partition, state, replicas)
 

@@ -13,7 +13,7 @@ import pytest
 from echoless.broker.config.values import Address
 from echoless.broker.metrics import Metrics
 from echoless.broker.quotas import quotas as quotas_module
-from echoless.broker.quotas.entrance import Entrance
+from echoless.broker.quotas.entrance import ConnectionRateQuota
 from echoless.broker.quotas.quotas import Quotas
 from tests.broker.quotas.quota_requests import Clock, alter
 from tests.support.in_process import Running, in_process
@@ -140,7 +140,7 @@ class FakeConnection:
 async def test_a_connection_that_was_lost_has_no_turn() -> None:
     """It costs those after it no time."""
     clock = Clock()
-    entrance = Entrance(1, Quotas(Metrics(), clock))
+    entrance = ConnectionRateQuota(1, Quotas(Metrics(), clock))
     connections: list[Any] = [FakeConnection() for _ in range(BROKER_BURST + 2)]
     for one in connections:
         entrance.enter(one)

@@ -12,7 +12,7 @@ import pytest
 
 from echoless.broker.config.loading import Address, Config, LogFlush
 from echoless.broker.config.topic import TopicConfig
-from echoless.broker.metadata.node_data import PartitionState
+from echoless.broker.metadata.node_data import LeaderAndIsr
 from echoless.broker.metrics import Metrics
 from echoless.broker.partitions.log_changes import LogChanges
 from echoless.broker.partitions.partition import Partition
@@ -108,7 +108,7 @@ class Following:
             fencing=FakeFencing(),
             on_dirty=self.dirty.append,
         )
-        state = PartitionState(leader=2, leader_epoch=3, isr=(2, 1), node_version=1)
+        state = LeaderAndIsr(leader=2, leader_epoch=3, isr=(2, 1), node_version=1)
         partition.update(state, (1, 2))
         return partition
 
@@ -175,7 +175,7 @@ def test_an_empty_log_begins_with_the_leaders_producers(
     """It may have lost its end below the log start; but who is in sync must never go back."""
     one = OneLog()
     empty = encode_snapshot(100, ProducerStates())
-    one.log.start_anew_at(100, empty, clock_ahead_ms=0, now_ms=NOW_MS)
+    one.log.reset_to(100, empty, clock_ahead_ms=0, now_ms=NOW_MS)
     partition = SimpleNamespace(
         leader_id=2, leader_epoch=3, is_in_sync=1 in isr, log=one.log, isr=isr
     )
@@ -319,13 +319,13 @@ async def test_what_is_lost_to_another_leader_is_fetched_from_it() -> None:
     fetchers.lost(following.partition)
     await turns()
     assert asked == [0]
-    state = PartitionState(leader=1, leader_epoch=4, isr=(1,), node_version=2)
+    state = LeaderAndIsr(leader=1, leader_epoch=4, isr=(1,), node_version=2)
     following.partition.update(state, (1, 2))
     fetchers.led(following.partition, 4)
     await turns()
     assert asked == [0]
     fetchers.end()
-    state = PartitionState(leader=2, leader_epoch=5, isr=(2,), node_version=3)
+    state = LeaderAndIsr(leader=2, leader_epoch=5, isr=(2,), node_version=3)
     following.partition.update(state, (1, 2))
     fetchers.lost(following.partition)
     await turns()

@@ -9,7 +9,7 @@ import pytest
 
 from echoless.broker.config.loading import Config
 from echoless.broker.config.topic import TopicConfig
-from echoless.broker.metadata.node_data import PartitionState
+from echoless.broker.metadata.node_data import LeaderAndIsr
 from echoless.broker.metrics import Metrics
 from echoless.broker.partitions.partition import Partition
 from echoless.broker.partitions.produce_rules import ProduceRules
@@ -39,7 +39,7 @@ def following(one: OneLog, on_dirty: Callable[[Partition], None] = lambda _: Non
         fencing=FakeFencing(),
         on_dirty=on_dirty,
     )
-    state = PartitionState(leader=LEADER, leader_epoch=3, isr=(LEADER,))
+    state = LeaderAndIsr(leader=LEADER, leader_epoch=3, isr=(LEADER,))
     partition.update(state, (1, LEADER))
     return Follower(partition, Metrics())
 
@@ -56,7 +56,7 @@ async def test_an_empty_log_in_the_middle_of_a_batch_begins_anew() -> None:
     leader.append(count=3, leader_epoch=3)
     follower = following(one := OneLog())
     snapshot = encode_snapshot(2, one.log.producers)
-    one.log.start_anew_at(2, snapshot, clock_ahead_ms=0, now_ms=NOW_MS)
+    one.log.reset_to(2, snapshot, clock_ahead_ms=0, now_ms=NOW_MS)
     with pytest.raises(DecodeError):
         follower.take(answer_with(leader, 2), NOW_MS)
     assert follower.bootstrap is not None

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from echoless.broker.metadata.node_data import PartitionState, Reassignment
+from echoless.broker.metadata.node_data import LeaderAndIsr, Reassignment
 from echoless.broker.metadata.topic import StateChange, Topic
 from echoless.broker.metrics import Metrics
 from echoless.broker.partitions.core.in_sync_replicas import InSyncReplicas
@@ -31,7 +31,7 @@ class FakeRegistry:
             name="t",
             topic_id=uuid.UUID(int=1),
             assignment={0: replicas},
-            states={0: PartitionState(leader=3, leader_epoch=1, isr=isr)},
+            states={0: LeaderAndIsr(leader=3, leader_epoch=1, isr=isr)},
             config={},
             reassignments={} if moving is None else {0: moving},
         )

@@ -10,7 +10,7 @@ import pytest
 
 from echoless.broker.config.description import AlterOperation
 from echoless.broker.handlers import metadata
-from echoless.broker.handlers.config_resource import ResourceType
+from echoless.broker.handlers.config_resource import ConfigResourceType
 from echoless.broker.metadata.topic import NewTopic
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.internal_topics import CONSUMER_OFFSETS
@@ -146,7 +146,7 @@ async def test_other_settings_of_it_can_be_changed(running: Running, kafka: RawC
     assert (log.config.retention_ms, log.config.retention_bytes) == (-1, -1)
     assert log.config.segment_bytes == 4096
     resource = nested("describe_configs", 4, "DescribeConfigsResource")(
-        resource_type=ResourceType.TOPIC,
+        resource_type=ConfigResourceType.TOPIC,
         resource_name=CONSUMER_OFFSETS,
         configuration_keys=("retention.bytes", "retention.ms"),
     )
@@ -195,7 +195,7 @@ async def configured(kafka: RawConnection, api: str, name: str, value: str) -> A
     version = 2 if api == "alter_configs" else 1
     operation = {} if api == "alter_configs" else {"config_operation": AlterOperation.SET}
     resource = nested(api, version, "AlterConfigsResource")(
-        resource_type=ResourceType.TOPIC,
+        resource_type=ConfigResourceType.TOPIC,
         resource_name=CONSUMER_OFFSETS,
         configs=(nested(api, version, "AlterableConfig")(name=name, value=value, **operation),),
     )

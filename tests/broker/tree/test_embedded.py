@@ -21,7 +21,7 @@ from echoless.broker.tree.node_tree import (
     Delete,
     MultiFailedError,
     SessionState,
-    Write,
+    SetData,
 )
 from tests.contracts.node_tree import NodeTreeContract, Settle
 
@@ -56,7 +56,7 @@ async def test_persistent_nodes_outlive_the_process(path: str) -> None:
     """Data and versions are there at the next open, deletions too."""
     tree = EmbeddedNodeTree.open(path)
     await tree.multi([Create("/a", b"1"), Create("/a/b"), Create("/a/c")])
-    await tree.multi([Write("/a", b"2", 0), Delete("/a/c")])
+    await tree.multi([SetData("/a", b"2", 0), Delete("/a/c")])
     tree = await reopen(tree, path)
     assert await tree.read("/a") == (b"2", 1, 0)
     assert await tree.children("/a") == ["b"]

@@ -16,7 +16,7 @@ from random import Random
 import pytest
 
 from echoless.broker.tree.embedded import EmbeddedNodeTree
-from echoless.broker.tree.node_tree import Create, Write
+from echoless.broker.tree.node_tree import Create, SetData
 
 ROUNDS = 6
 
@@ -114,7 +114,7 @@ async def test_a_torn_journal_is_a_shorter_history(path: str, tmp_path: Path) ->
     await tree.multi([Create("/a", b"0"), Create("/b", b"0")])
     for version in range(5):
         data = b"%d" % (version + 1)
-        await tree.multi([Write("/a", data, version), Write("/b", data, version)])
+        await tree.multi([SetData("/a", data, version), SetData("/b", data, version)])
     versions = []
     size = 0
     is_whole = False

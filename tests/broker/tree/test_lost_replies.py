@@ -12,7 +12,7 @@ from echoless.broker.tree.node_tree import (
     Delete,
     MultiFailedError,
     Operation,
-    Write,
+    SetData,
     ensure_paths,
     parent_of,
 )
@@ -36,7 +36,7 @@ async def tree(server: MemoryTree) -> MemoryNodeTree:
     "operations",
     [
         [Create("/new", b"1")],
-        [Write("/a", b"new", 0)],
+        [SetData("/a", b"new", 0)],
         [Delete("/a", 0)],
         [Check("/a", 0), Create("/new")],
         [Create("/mark"), Delete("/a"), Delete("/mark")],
@@ -68,7 +68,7 @@ async def test_a_rivals_write_is_not_taken_for_ours(
     tree.lose_next_reply(applied=False)
     tree.before_next_change(lambda: rival.write("/a", b"theirs", 0))
     with pytest.raises(MultiFailedError):
-        await commit(tree, [Write("/a", b"ours", 0)])
+        await commit(tree, [SetData("/a", b"ours", 0)])
     assert (await tree.read("/a")).data == b"theirs"
 
 
@@ -81,13 +81,13 @@ async def test_one_equal_write_of_a_rival_is_not_all_of_ours(
     tree.lose_next_reply(applied=False)
     tree.before_next_change(lambda: rival.write("/a", b"without 2", 0))
     with pytest.raises(MultiFailedError):
-        await commit(tree, [Write("/a", b"without 2", 0), Write("/b", b"without 2", 0)])
+        await commit(tree, [SetData("/a", b"without 2", 0), SetData("/b", b"without 2", 0)])
     assert (await tree.read("/b")).data == b"old"
 
 
-@pytest.mark.parametrize("operation", [Create("/new", b"ours"), Write("/a", b"ours", 0)])
+@pytest.mark.parametrize("operation", [Create("/new", b"ours"), SetData("/a", b"ours", 0)])
 async def test_a_request_that_lands_late_is_ours(
-    tree: MemoryNodeTree, server: MemoryTree, operation: Create | Write
+    tree: MemoryNodeTree, server: MemoryTree, operation: Create | SetData
 ) -> None:
     """After the read that did not find it: the second attempt runs into the first one."""
     delayed = server.connect()

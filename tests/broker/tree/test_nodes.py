@@ -15,7 +15,7 @@ from echoless.broker.tree.node_tree import (
     MultiFailedError,
     Node,
     Operation,
-    Write,
+    SetData,
     parent_of,
 )
 from echoless.broker.tree.nodes import Nodes
@@ -29,7 +29,7 @@ paths = st.lists(names, min_size=1, max_size=3).map(lambda parts: "/" + "/".join
 versions = st.integers(ANY_VERSION, 2)
 operations = st.one_of(
     st.builds(Create, paths, st.binary(max_size=1), st.booleans()),
-    st.builds(Write, paths, st.binary(max_size=1), versions),
+    st.builds(SetData, paths, st.binary(max_size=1), versions),
     st.builds(Delete, paths, versions),
     st.builds(Check, paths, versions),
 )
@@ -53,7 +53,7 @@ def applied(twin: Twin, operation: Operation) -> Twin:
     match operation:
         case Create(path, data, ephemeral):
             after[path] = Node(data, 0, SESSION_ID if ephemeral else NO_OWNER)
-        case Write(path, data, _):
+        case SetData(path, data, _):
             after[path] = Node(data, twin[path].version + 1, twin[path].owner)
         case Delete(path):
             del after[path]

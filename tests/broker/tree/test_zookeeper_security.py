@@ -18,7 +18,7 @@ from echoless.broker.tree.node_tree import (
     Create,
     MultiFailedError,
     SessionState,
-    Write,
+    SetData,
 )
 from echoless.broker.tree.zookeeper import ZooKeeperNodeTree
 from tests.support.free_port import free_port
@@ -57,7 +57,7 @@ async def test_a_stranger_reads_and_changes_nothing(zookeeper: ZooKeeper) -> Non
             with pytest.raises(AccessDeniedError, match="denies access"):
                 await call
         with pytest.raises(MultiFailedError) as caught:
-            await stranger.multi([Write("/deep/b", b"theirs", 0)])
+            await stranger.multi([SetData("/deep/b", b"theirs", 0)])
         assert isinstance(caught.value.cause, AccessDeniedError)
         await stranger.close()
     assert await own.read_many(["/a", "/b", "/c"]) == [(b"ours", 0, 0), (b"", 0, 0), None]

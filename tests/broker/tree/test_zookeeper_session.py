@@ -22,7 +22,7 @@ from echoless.broker.tree.node_tree import (
     MultiFailedError,
     Node,
     SessionState,
-    Write,
+    SetData,
 )
 from echoless.broker.tree.zookeeper import ZooKeeperNodeTree
 from tests.support.free_port import free_port
@@ -177,7 +177,7 @@ async def test_calls_without_a_connection_fail_at_once(
         tree.read("/"),
         tree.read_many(["/a", "/b"]),
         tree.create("/a"),
-        tree.multi([Write("/a", b"", 0)]),
+        tree.multi([SetData("/a", b"", 0)]),
         tree.watch("/a", Calls()),
         tree.watch_children("/a", Calls()),
     ):
@@ -380,7 +380,7 @@ async def test_a_lost_answer_is_resolved_by_reading(proxy: TcpProxy, open_tree: 
     await tree.create("/a")
     states = States(tree)
     proxy.loses_answers = True
-    write = asyncio.ensure_future(tree.multi([Write("/a", b"mine", 0)]))
+    write = asyncio.ensure_future(tree.multi([SetData("/a", b"mine", 0)]))
     await proxy.answers_lost.wait()
     await proxy.cut()
     with pytest.raises(ConnectionLostError):
@@ -388,7 +388,7 @@ async def test_a_lost_answer_is_resolved_by_reading(proxy: TcpProxy, open_tree: 
     proxy.loses_answers = False
     await states.next(2)
     with pytest.raises(MultiFailedError):
-        await commit(tree, [Write("/a", b"other", 0)])
+        await commit(tree, [SetData("/a", b"other", 0)])
     assert await tree.read("/a") == (b"mine", 1, 0)
 
 

@@ -14,7 +14,7 @@ from echoless.client.async_producer import AsyncProducer
 from echoless.client.cluster import Cluster, parse_addresses
 from echoless.client.copier.copier import Copier, CopierFigures
 from echoless.client.copier.position import Position, PositionError
-from echoless.client.copier.positions import Committed, Positions
+from echoless.client.copier.positions import CommittedPosition, Positions
 from echoless.client.copier.records import InputRecord, OutputRecord, to_same_partition
 from echoless.client.copier.settings import CopierSettings
 from echoless.client.errors import DeliveryError, ProducerError
@@ -116,7 +116,7 @@ async def committed(running: Running, partition: int = 0) -> Position:
 async def commit(running: Running, offset: int, metadata: str) -> None:
     """Commits as a tool does, without a member."""
     async with positions(running) as found:
-        await found.commit(NOBODY, {("in", 0): Committed(offset, metadata)})
+        await found.commit(NOBODY, {("in", 0): CommittedPosition(offset, metadata)})
 
 
 async def until(condition: Callable[[], bool]) -> None:

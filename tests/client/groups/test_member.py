@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from echoless.client.copier.positions import Committed, Positions
+from echoless.client.copier.positions import CommittedPosition, Positions
 from echoless.client.groups.assignment import read_assignment, write_assignment, write_subscription
 from echoless.client.groups.errors import GenerationOverError, GroupError
 from echoless.client.groups.member import Generation, GroupMember, MemberSettings
@@ -201,7 +201,7 @@ def commit_answer(code: int) -> SimpleNamespace:
 
 
 GENERATION = {"number": 7, "member_id": "m", "partitions": [("t", 0)], "confirmed_at_s": 0.0}
-ROWS = {("t", 0): Committed(5, "state")}
+ROWS = {("t", 0): CommittedPosition(5, "state")}
 
 
 def positions_of(coordinator: ScriptedCoordinator) -> Positions:
@@ -255,7 +255,7 @@ async def test_positions_are_read_when_they_are_stable(version):
         ]
     )
     found = await positions_of(coordinator).fetch(Generation(**GENERATION), [("t", 0)])
-    assert found == {("t", 0): Committed(5, "state")}
+    assert found == {("t", 0): CommittedPosition(5, "state")}
     assert all(one["require_stable"] for one in coordinator.requests("offset_fetch"))
 
 

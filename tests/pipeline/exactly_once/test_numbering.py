@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from echoless.client.sequencer import Found, Identity
+from echoless.client.sequencer import Identity, LeaderEntry
 from echoless.client.topic_partition import TopicPartition
 from echoless.pipeline.exactly_once.entries import End
 from echoless.pipeline.exactly_once.errors import SinkError
@@ -40,7 +40,7 @@ class FakeLeaders:
     def ask(
         self, targets: Iterable[TopicPartition], producer_id: int
     ) -> dict[TopicPartition, LeaderState]:
-        return {target: LeaderState(0, Found(0, -1)) for target in targets}
+        return {target: LeaderState(0, LeaderEntry(0, -1)) for target in targets}
 
 
 @pytest.fixture

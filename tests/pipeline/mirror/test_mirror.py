@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from echoless.client.connection import Connection
+from echoless.client.connection import BrokerConnection
 from tests.pipeline.exactly_once.broker_thread import BrokerThread
 from tests.pipeline.mirror.source_records import PARTITIONS, produce
 from tests.pipeline.stored_records import stored_records
@@ -113,9 +113,9 @@ def _produce_to(address: str, partition: int, count: int) -> None:
     assert producer.flush(30) == 0
 
 
-def _connection(address: str) -> Connection:
+def _connection(address: str) -> BrokerConnection:
     host, _, port = address.rpartition(":")
-    return Connection.open(host, int(port))
+    return BrokerConnection.open(host, int(port))
 
 
 def test_attempts_at_a_batch_divide_it_alike(spark: SparkSession) -> None:

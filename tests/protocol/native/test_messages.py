@@ -16,7 +16,7 @@ from echoless.protocol.native.messages import (
     Hello,
     Metadata,
     Produce,
-    ProducerState,
+    ProducerStateRequest,
 )
 from echoless.protocol.record_batch import Codec, read_header
 from echoless.protocol.records import Record, read_records
@@ -35,7 +35,7 @@ def test_what_is_left_out_has_a_default():
     assert CreateTopic.read(fields(topic="t")) == CreateTopic(
         topic="t", partitions=-1, replication_factor=-1, configs={}
     )
-    assert ProducerState.read(fields(topic="t", partition=0)).limit == 1000
+    assert ProducerStateRequest.read(fields(topic="t", partition=0)).limit == 1000
     fetch = Fetch.read(fields(topic="t", partition=0, offset=5))
     assert (fetch.max_wait_ms, fetch.min_bytes, fetch.bytes_max, fetch.is_raw) == (
         500,
@@ -135,8 +135,8 @@ def test_a_batch_without_records_is_no_batch():
         (Metadata.read, {"may_create": 1}),
         (CreateTopic.read, {"topic": "t", "configs": {"a": 1}}),
         (CreateTopic.read, {"topic": "t", "configs": ["a"]}),
-        (ProducerState.read, {"topic": "t", "partition": 0, "limit": 10_001}),
-        (ProducerState.read, {"topic": "t", "partition": 0, "skip": -1}),
+        (ProducerStateRequest.read, {"topic": "t", "partition": 0, "limit": 10_001}),
+        (ProducerStateRequest.read, {"topic": "t", "partition": 0, "skip": -1}),
         (Fetch.read, {"topic": "t", "partition": 0, "offset": 1.5}),
         (Fetch.read, {"topic": "t", "partition": 0, "offset": 0, "raw": "yes"}),
     ],

@@ -11,7 +11,7 @@ import pytest
 from echoless.storage.compaction.swap import Cleaned, PendingSwap
 from echoless.storage.log import Log
 from echoless.storage.log_directory import LogDirectory
-from echoless.storage.opening import Opening
+from echoless.storage.opening import LogOpening
 from tests.fakes.memory_file_system import MemoryFileSystem
 from tests.storage.compaction.keyed_log import (
     CONFIG,
@@ -186,12 +186,12 @@ def test_retention_waits_for_a_swap() -> None:
         one.log.roll()
     one.log.flush()
     swap = swapping(one)
-    one.fs.look = lambda: one.log.give_up_old_segments(NOW_MS + 1200, one.log.log_end_offset)
+    one.fs.look = lambda: one.log.retire_old_segments(NOW_MS + 1200, one.log.log_end_offset)
     swap.run()
     one.log.finish_swap(swap)
     assert one.log.log_start_offset == 0
     one.log.flush()
-    one.log.give_up_old_segments(NOW_MS + 2500, one.log.log_end_offset)
+    one.log.retire_old_segments(NOW_MS + 2500, one.log.log_end_offset)
     assert one.log.log_start_offset == 6
 
 
@@ -233,7 +233,7 @@ def test_what_is_appended_after_a_loss_is_dirty() -> None:
     one = OneLog(CONFIG)
     append(one.log, keyed_batch([(b"k", b"old")]))
     one.log.close()
-    opening = Opening(directory=DIRECTORY, config=CONFIG, fs=one.fs, now_ms=NOW_MS, cleaned_to=4)
+    opening = LogOpening(directory=DIRECTORY, config=CONFIG, fs=one.fs, now_ms=NOW_MS, cleaned_to=4)
     log = Log.open(opening)
     append(log, keyed_batch([(b"k", None)]))
     append(log, keyed_batch([(b"a", b"v"), (b"b", b"v"), (b"c", b"v")]))

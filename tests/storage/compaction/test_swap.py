@@ -9,7 +9,7 @@ import pytest
 from echoless.protocol.dedup import Duplicate
 from echoless.storage.file_system import StorageError
 from echoless.storage.log import Log
-from echoless.storage.opening import Opening
+from echoless.storage.opening import LogOpening
 from tests.fakes.memory_file_system import (
     MemoryFileSystem,
     PowerFailure,
@@ -63,7 +63,7 @@ def some(seed: float) -> Survival:
 
 def reopened(fs: MemoryFileSystem, recovery_point: int) -> Log:
     return Log.open(
-        Opening(
+        LogOpening(
             directory=DIRECTORY, config=CONFIG, fs=fs, now_ms=NOW_MS, recovery_point=recovery_point
         )
     )
@@ -167,7 +167,7 @@ def test_a_replacement_of_the_log_drops_what_compaction_has_left() -> None:
     one.fs.write_atomic(f"{DIRECTORY}/00000000000000000000.log.swap", b"x" * 100)
     snapshot = one.fs.read_bytes(f"{DIRECTORY}/{one.log.log_end_offset:020d}.snapshot")
     end = one.log.log_end_offset
-    one.log.start_anew_at(end, snapshot, clock_ahead_ms=0, now_ms=NOW_MS)
+    one.log.reset_to(end, snapshot, clock_ahead_ms=0, now_ms=NOW_MS)
     assert reopened(one.fs, end).log_end_offset == end
 
 

@@ -151,7 +151,7 @@ def test_a_follower_and_a_fresh_replica_keep_it_too() -> None:
     leader.append(producer_id=LEASED, sequence=0, now_ms=NOW_MS)
     follower.log.append_replicated(leader.log.read(0, 10_000, 1), NOW_MS)
     snapshot = encode_snapshot(1, leader.log.producers)
-    fresh.log.start_anew_at(1, snapshot, clock_ahead_ms=60_000, now_ms=NOW_MS + 60_000)
+    fresh.log.reset_to(1, snapshot, clock_ahead_ms=60_000, now_ms=NOW_MS + 60_000)
     for replica, ahead_ms in ((follower, 0), (fresh, 60_000)):
         for other in range(5):
             replica.append(producer_id=other, now_ms=NOW_MS + ahead_ms)

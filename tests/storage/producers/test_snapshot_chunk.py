@@ -62,7 +62,7 @@ def test_a_replica_that_begins_so_ends_up_equal() -> None:
     one = shortened()
     other = OneLog(SMALL, new_file_system())
     offset, data = receive(one.log, 100)
-    other.log.start_anew_at(offset, data, clock_ahead_ms=0, now_ms=NOW_MS)
+    other.log.reset_to(offset, data, clock_ahead_ms=0, now_ms=NOW_MS)
     while other.log.log_end_offset < one.log.log_end_offset:
         batches = one.log.read_for_replica(other.log.log_end_offset, 500)
         other.log.append_replicated(batches, NOW_MS)

@@ -10,7 +10,7 @@ Key = tuple[str, int]
 """Topic name and partition index."""
 
 
-class Assigned:
+class BrokerAssignment:
     """Compares partitions with the registry's current assignment."""
 
     __slots__ = ("_registry", "broker_id")

@@ -44,7 +44,7 @@ _CHANGES_MAX: Final = 500
 """Changes per atomic write; halved after each lost race, so that a busy partition delays few."""
 
 
-class Duties:
+class ControllerTasks:
     """One term's work. It remembers only what it has seen during the term."""
 
     def __init__(

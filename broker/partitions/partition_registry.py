@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from echoless.broker.config.loading import Config
 from echoless.broker.config.topic import TopicConfig, to_log_config
 from echoless.broker.doubt import changes_state
-from echoless.broker.metadata.node_data import PartitionState
+from echoless.broker.metadata.node_data import LeaderAndIsr
 from echoless.broker.metadata.topic import (
     Topic,
     TopicChanged,
@@ -28,12 +28,12 @@ from echoless.broker.metadata.topic import (
     TopicEvent,
 )
 from echoless.broker.metadata.topic_registry import TopicRegistry
-from echoless.broker.partitions.assigned import Assigned, Key
+from echoless.broker.partitions.assignment import BrokerAssignment, Key
 from echoless.broker.partitions.disk_queue import DiskQueue
 from echoless.broker.partitions.fencing import Fencing
 from echoless.broker.partitions.flusher import Flusher
 from echoless.broker.partitions.log_changes import LogChanges
-from echoless.broker.partitions.opening import Opening
+from echoless.broker.partitions.opening import PartitionOpener
 from echoless.broker.partitions.partition import Partition
 from echoless.broker.partitions.produce_rules import ProduceRules
 from echoless.broker.partitions.removal import Removal
@@ -47,7 +47,7 @@ from echoless.storage.log_config import LogConfig
 from echoless.storage.log_directory import LogDirectory
 
 
-class Partitions:
+class PartitionRegistry:
     """All replicas of one broker, by topic and index."""
 
     def __init__(
@@ -73,7 +73,7 @@ class Partitions:
         self._role_listeners: list[RoleListener] = []
         self._has_missing = False
         """Whether a partition could not be opened for lack of file descriptors."""
-        self._assigned = Assigned(registry, config.broker_id)
+        self._assigned = BrokerAssignment(registry, config.broker_id)
         self._disk = DiskQueue("partitions on disk", self._on_disk_failure)
         self.log_changes = LogChanges(run_all=run_all, update=self._update, on_failure=on_failure)
         self._removal = Removal(
@@ -81,10 +81,10 @@ class Partitions:
             self._assigned,
             self._disk,
             files_after_s=config.log_segment_delete_delay_ms / 1000,
-            give_up=self._give_up,
+            retire=self._retire,
             on_failure=on_failure,
         )
-        self._opening = Opening(
+        self._opening = PartitionOpener(
             logs,
             registry,
             self._assigned,
@@ -257,7 +257,7 @@ class Partitions:
         self._hold_all(topic, found)
         if unwanted:
             for index in unwanted:
-                self._give_up((topic.name, index), topic.topic_id)
+                self._retire((topic.name, index), topic.topic_id)
             self._removal.remove(topic.name, topic.topic_id, unwanted)
         if missing:
             self._remove_earlier(topic.name, missing)
@@ -287,7 +287,7 @@ class Partitions:
     # --- roles and configuration ---
 
     def _update(
-        self, partition: Partition, state: PartitionState | None, replicas: tuple[int, ...]
+        self, partition: Partition, state: LeaderAndIsr | None, replicas: tuple[int, ...]
     ) -> None:
         if state is None or self.log_changes.defers(partition, state, replicas):
             return
@@ -350,7 +350,7 @@ class Partitions:
         self.log_changes.held(partition)
         self._update(partition, topic.states.get(index), topic.assignment[index])
 
-    def _give_up(self, key: Key, topic_id: uuid.UUID) -> None:
+    def _retire(self, key: Key, topic_id: uuid.UUID) -> None:
         """Stops holding the partition, if it is the one of this very topic."""
         partition = self.held.get(key)
         if partition is not None and partition.topic_id == topic_id:
