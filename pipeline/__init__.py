@@ -1,1 +1,1 @@
-"""PySpark jobs around exactly-once delivery. The only room that imports pyspark."""
+"""The sink and the jobs for Spark. The only room that imports pyspark."""

@@ -1,4 +1,4 @@
-"""All jobs: one file or package each, assembled here."""
+"""The commands of `python -m echoless.spark`, each defined in a file or package of its own."""
 
 from __future__ import annotations
 

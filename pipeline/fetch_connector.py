@@ -1,4 +1,4 @@
-"""`python -m echoless.spark fetch-connector`: gets Spark's Kafka connector with Maven."""
+"""`python -m echoless.spark fetch-connector`: fetches Spark's Kafka connector with Maven."""
 
 from __future__ import annotations
 

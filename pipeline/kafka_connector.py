@@ -1,7 +1,7 @@
-"""Spark's own Kafka connector: PySpark does not include it, so its jars are found or fetched here.
+"""Spark's own Kafka connector, which PySpark does not include: finds its jars, or fetches them.
 
-A local session gets them by path (`spark.jars`). Under `spark-submit` the JVM is already running
-and must have been given them. Maven fetches them, at the version of the installed Spark.
+A local session gets them by path (`spark.jars`). Under `spark-submit` the JVM is running already and must have been
+given them. Maven fetches them at the version of the installed Spark.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ConnectorError(Exception):
 
 
 def jars_directory() -> Path:
-    """The directory of the jars, also when fetching them: the variable's, the tree's or the user's."""
+    """Returns the directory for the jars: the variable's, the tree's or the user's."""
     if JARS_VARIABLE in os.environ:
         return Path(os.environ[JARS_VARIABLE])
     in_tree = (_TREE / "pyproject.toml").exists()
@@ -42,12 +42,12 @@ def jars_directory() -> Path:
 
 
 def has_jars() -> bool:
-    """Whether they have been fetched."""
+    """Whether the jars have been fetched."""
     return any(jars_directory().glob(_MAIN_JAR))
 
 
 def connector_settings() -> Mapping[str, str]:
-    """Settings that give a new local session the connector. Raises `ConnectorError`."""
+    """Returns the settings that give a new local session the connector. Raises `ConnectorError`."""
     if not has_jars():
         raise ConnectorError(
             f"Spark's Kafka connector {SPARK_VERSION} is not in {jars_directory()}: "
@@ -59,7 +59,7 @@ def connector_settings() -> Mapping[str, str]:
 
 
 def require_connector(session: SparkSession) -> None:
-    """Checks the running JVM. Raises `ConnectorError`."""
+    """Checks that the running JVM has the connector. Raises `ConnectorError`."""
     jvm = session.sparkContext._jvm  # noqa: SLF001  PySpark has no other way to its classes
     assert jvm is not None, "the session runs"
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
@@ -73,7 +73,7 @@ def require_connector(session: SparkSession) -> None:
 
 
 def fetch_jars() -> Path:
-    """Copies the jars to their directory with Maven; returns it. Raises `ConnectorError`."""
+    """Fetches the jars with Maven; returns their directory. Raises `ConnectorError`."""
     if shutil.which("mvn") is None:
         raise ConnectorError(f"Maven is needed to fetch {PACKAGE}: `mvn` is not installed")
     reasons = []
@@ -86,10 +86,10 @@ def fetch_jars() -> Path:
 
 
 def _candidates() -> list[tuple[str, str]]:
-    """Versions of the connector and of its token provider: Spark's own first, then near ones.
+    """Returns versions of the connector and of its token provider to try, Spark's own first.
 
-    Repositories are not always complete. Connectors of older patch releases fit, and so do older
-    token providers, which only compute what security needs.
+    Repositories are not always complete. Connectors of older patch releases fit, and so do older token providers,
+    which only delegation tokens need.
     """
     major, minor, patch = SPARK_VERSION.split(".")[:3]
     fitting = [f"{major}.{minor}.{number}" for number in range(int(patch), -1, -1)]

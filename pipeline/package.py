@@ -15,7 +15,7 @@ from typing import Annotated, Final
 import typer
 
 _PATH: Final = Path(__file__).parents[2]
-"""The directory that `echoless` is imported from."""
+"""Directory that `echoless` is imported from."""
 _PACKAGES: Final = ("protocol", "client", "pipeline", "spark")
 _SUFFIXES: Final = frozenset({".py", ".properties", ".html", ".xml"})
 _ZIP: Final = "echoless.zip"
@@ -28,11 +28,11 @@ from echoless.spark.__main__ import main
 main("spark-submit {_SCRIPT}")
 '''
 _TIME: Final = (2026, 1, 1, 0, 0, 0)
-"""Timestamp of all files, so that the same sources make the same zip."""
+"""Timestamp of all files in the zip: the same sources make the same bytes."""
 
 
 def package_command(
-    directory: Annotated[Path, typer.Argument(help="Where the zip and the script go.")],
+    directory: Annotated[Path, typer.Argument(help="Directory for the zip and the script.")],
 ) -> None:
     """Make the files that spark-submit takes: docs/spark.md."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -49,7 +49,7 @@ def _sources() -> list[Path]:
     package = _PATH / "echoless"
     return sorted(
         path
-        for place in [package.glob("*"), *((package / name).rglob("*") for name in _PACKAGES)]
-        for path in place
+        for paths in [package.glob("*"), *((package / name).rglob("*") for name in _PACKAGES)]
+        for path in paths
         if path.suffix in _SUFFIXES and path.is_file()
     )

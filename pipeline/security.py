@@ -1,4 +1,4 @@
-"""Security options of jobs: Spark's names, which are those of the client after `kafka.`, and files of them.
+"""Security options of jobs, by Spark's names: those of the client after `kafka.`.
 
 Secrets come in options or files, never as an argument of a command, which everyone on the machine could read.
 """
@@ -42,12 +42,12 @@ def security_in(options: Mapping[str, str]) -> Security:
 
 
 def spark_options(security: Security) -> dict[str, str]:
-    """The options of Spark's own Kafka source. Raises `SecurityOptionError`."""
+    """Returns the options for Spark's own Kafka source. Raises `SecurityOptionError`."""
     return {_PREFIX + name: value for name, value in java_options(security).items()}
 
 
 def file_options(path: str | None, option: str) -> dict[str, str]:
-    """The security options of a file, as a job's. Raises `typer.BadParameter`."""
+    """Reads a file of options; returns the security options by a job's names. Raises `typer.BadParameter`."""
     try:
         found = command_options(path)
     except SecurityOptionError as error:
@@ -56,7 +56,7 @@ def file_options(path: str | None, option: str) -> dict[str, str]:
 
 
 def checked(options: Mapping[str, str], option: str) -> Security:
-    """The security options among those of a command. Raises `typer.BadParameter`."""
+    """Reads the security options among a command's. Raises `typer.BadParameter`."""
     try:
         return security_in(options)
     except SecurityOptionError as error:
@@ -68,7 +68,7 @@ def refuse_secrets(arguments: Mapping[str, str], option: str, remedy: str) -> No
     for name in arguments:
         if is_security_option(name) and _is_secret(name.lower()):
             raise typer.BadParameter(
-                f"{name} would be seen by everyone on this machine: put it in a file, {remedy}",
+                f"everyone on this machine could read {name}: put it in a file, {remedy}",
                 param_hint=option,
             )
 

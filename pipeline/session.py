@@ -1,7 +1,7 @@
 """The Spark session of every job: local without set-up, or configured by `spark-submit`.
 
-Python workers must run the interpreter of the driver and find the rooms where the driver found
-them; both are set before the JVM starts, because it passes on its environment.
+Python workers must run the interpreter of the driver and import `echoless` from where the driver did; both are set
+before the JVM starts, because it passes on its environment.
 """
 
 from __future__ import annotations
@@ -15,15 +15,13 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 _PATH: Final = Path(__file__).parents[2]
-"""The directory that `echoless` is imported from."""
+"""Directory that `echoless` is imported from."""
 _LOCAL: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "8",
 }
-"""Settings that suit one machine; a cluster has its own defaults."""
-
-
+"""Settings for one machine; a cluster has its own defaults."""
 _LOG4J: Final = Path(__file__).parent / "log4j2.properties"
 _QUIET: Final = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"}
 """Errors only, on standard error: a command's output is its verdict."""
@@ -38,7 +36,7 @@ def open_session(
     """
     _prepare_workers()
     builder = SparkSession.builder.appName(name).config("spark.sql.session.timeZone", "UTC")
-    if not _is_submitted():
+    if not is_submitted():
         builder = builder.master(master or "local[*]")
         for key, value in {**_LOCAL, **_QUIET}.items():
             builder = builder.config(key, value)
@@ -51,15 +49,15 @@ def open_session(
     return session
 
 
-def _is_submitted() -> bool:
-    """Whether `spark-submit` runs us: it starts the JVM first and passes its port."""
+def is_submitted() -> bool:
+    """Whether `spark-submit` started this process: it starts the JVM first and passes its port."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def _prepare_workers() -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    if not _is_submitted():
+    if not is_submitted():
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         paths = [str(_PATH), *filter(None, [os.environ.get("PYTHONPATH")])]
         os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))

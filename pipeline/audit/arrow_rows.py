@@ -22,23 +22,23 @@ _TYPES: Final[dict[object, tuple[str, pa.DataType]]] = {
 
 
 def ddl_of(row_type: type[NamedTuple]) -> str:
-    """The columns of a named tuple of integers and strings, as DDL for Spark."""
+    """Returns the columns of a named tuple of integers and strings as DDL for Spark."""
     return ", ".join(f"{n} {_TYPES[hint][0]}" for n, hint in get_type_hints(row_type).items())
 
 
 def schema_of(row_type: type[NamedTuple]) -> pa.Schema:
-    """The same, as a schema for Arrow."""
+    """Returns the columns of a named tuple as a schema for Arrow."""
     return pa.schema([(n, _TYPES[hint][1]) for n, hint in get_type_hints(row_type).items()])
 
 
 def rows_of(batch: pa.RecordBatch, row_type: type[Row]) -> Iterator[Row]:
-    """The rows as named tuples; columns that the tuple lacks are left out."""
+    """Yields the rows as named tuples; columns that the tuple lacks are left out."""
     columns = [batch.column(name).to_pylist() for name in get_type_hints(row_type)]
     return map(row_type._make, zip(*columns, strict=True))
 
 
 def batch_of(rows: Sequence[Row], row_type: type[Row]) -> pa.RecordBatch:
-    """The inverse of `rows_of`."""
+    """Makes an Arrow batch of named tuples: the inverse of `rows_of`."""
     schema = schema_of(row_type)
     columns = zip(*rows, strict=True) if rows else [[] for _ in schema]
     arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
@@ -46,19 +46,19 @@ def batch_of(rows: Sequence[Row], row_type: type[Row]) -> pa.RecordBatch:
 
 
 def integers(batch: pa.RecordBatch, name: str) -> Integers:
-    """A column of integers, -1 for null."""
+    """Returns a column of integers, -1 for null."""
     values: Integers = batch.column(name).fill_null(-1).to_numpy().astype(np.int64)
     return values
 
 
 def booleans(batch: pa.RecordBatch, name: str) -> Flags:
-    """A column of booleans without nulls."""
+    """Returns a column of booleans without nulls."""
     flags: Flags = batch.column(name).to_numpy(zero_copy_only=False).astype(np.bool_)
     return flags
 
 
 def starts_of(batch: pa.RecordBatch, names: Sequence[str]) -> Flags:
-    """Whether each row differs from the one before in one of the columns; true for the first."""
+    """Marks the rows that differ from the one before in one of the columns, and the first."""
     differs = np.zeros(batch.num_rows, np.bool_)
     for name in names:
         column = batch.column(name)

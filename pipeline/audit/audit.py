@@ -1,4 +1,4 @@
-"""One audit from beginning to end: files are read once, everything else works on tables.
+"""One audit from start to end: logs are read once, all other steps work on tables.
 
 1. the headers are read, the CRCs checked     -> batches.parquet
 2. runs of each producer are judged           -> runs.parquet, findings.parquet
@@ -17,11 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from echoless.pipeline.audit.extents import FAULT_RECORD_COUNT
-from echoless.pipeline.audit.findings import Finding, Kind, Severity
+from echoless.pipeline.audit.findings import Finding, FindingKind, Severity
+from echoless.pipeline.audit.log_checkpoints import LogCheckpoints
 from echoless.pipeline.audit.replicas import compare_replicas
 from echoless.pipeline.audit.runs import PARTITION_KEY
 from echoless.pipeline.audit.streams import (
-    PartitionOfReplica,
     find_extents,
     find_runs,
     judge_extents,
@@ -34,22 +34,8 @@ EXPIRATION_MS_DEFAULT: Final = 86_400_000
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class Promises:
-    """Durability that the data directories promise for their partitions."""
-
-    durable: Mapping[PartitionOfReplica, int]
-    """The offset below which everything was promised to be on disk."""
-    high_watermarks: Mapping[PartitionOfReplica, int]
-
-    @classmethod
-    def none(cls) -> Promises:
-        """The promises of a running cluster, which shows only what is committed."""
-        return cls(durable={}, high_watermarks={})
-
-
-@dataclass(slots=True, frozen=True, kw_only=True)
 class AuditTables:
-    """All tables of an audit, as Parquet below one directory."""
+    """Tables of an audit, as Parquet below one directory."""
 
     batches: DataFrame
     runs: DataFrame
@@ -63,12 +49,12 @@ def audit(
     source: Mapping[str, str],
     directory: Path,
     *,
-    promises: Promises,
+    checkpoints: LogCheckpoints,
     expiration_ms: int = EXPIRATION_MS_DEFAULT,
 ) -> AuditTables:
-    """Reads the source that `source` names (options of `echoless-batches`) and judges it.
+    """Reads the logs that `source` names (options of `echoless-batches`) and judges them.
 
-    All tables are written below `directory`, which must not contain any yet.
+    All tables are written below `directory`, which must not have any yet.
     """
     session.dataSource.register(BatchSource)
     tables = _Tables(session, directory)
@@ -79,10 +65,10 @@ def audit(
     complete = frozenset(
         tuple(row) for row in partitions.where("first_offset = 0").select(*PARTITION_KEY).collect()
     )
-    of_log = judge_extents(extents, promises.durable).cache()
+    of_log = judge_extents(extents, checkpoints.recovery_points).cache()
     of_producers = judge_runs(runs, complete, expiration_ms)
     hidden = hidden_offsets(of_log)
-    of_replicas = compare_replicas(batches, partitions, hidden, promises.high_watermarks)
+    of_replicas = compare_replicas(batches, partitions, hidden, checkpoints.high_watermarks)
     findings = excuse_hidden(of_producers, hidden).union(of_log).union(of_replicas)
     return AuditTables(
         batches=batches,
@@ -99,14 +85,14 @@ class _Tables:
         self._directory = directory
 
     def keep(self, name: str, rows: DataFrame) -> DataFrame:
-        """Writes the rows, and returns them as read back."""
+        """Writes the rows; returns them as read back."""
         path = str(self._directory / f"{name}.parquet")
         rows.write.parquet(path)
         return self._session.read.schema(rows.schema).parquet(path)
 
 
 def _summarise(extents: DataFrame) -> DataFrame:
-    """One row for each partition of each replica."""
+    """Summarises extents in one row for each partition of each replica."""
     is_believed = f.col("fault").isNull() | (f.col("fault") == FAULT_RECORD_COUNT)
     return extents.groupBy(*PARTITION_KEY).agg(
         f.min(f.when(is_believed, f.col("base_offset"))).alias("first_offset"),
@@ -120,8 +106,8 @@ def _summarise(extents: DataFrame) -> DataFrame:
 
 
 def hidden_offsets(of_log: DataFrame) -> DataFrame:
-    """The offsets that damage hides, from `hidden_from` to `hidden_to`, and their number."""
-    ranges = of_log.where(f.col("kind").isin(Kind.CRC, Kind.DAMAGE)).select(
+    """Returns the offsets that damage hides, from `hidden_from` to `hidden_to`, and their number."""
+    ranges = of_log.where(f.col("kind").isin(FindingKind.CRC, FindingKind.DAMAGE)).select(
         *PARTITION_KEY,
         f.col("base_offset").alias("hidden_from"),
         f.coalesce("last_offset", f.lit(2**62)).alias("hidden_to"),
@@ -131,9 +117,9 @@ def hidden_offsets(of_log: DataFrame) -> DataFrame:
 
 
 def excuse_hidden(of_producers: DataFrame, hidden: DataFrame) -> DataFrame:
-    """Downgrades gaps whose records can all be in damaged bytes between their ends to notes."""
+    """Turns gaps whose records can all be in damaged bytes between their ends into notes."""
     is_between = (
-        (f.col("kind") == Kind.GAP)
+        (f.col("kind") == FindingKind.GAP)
         & (f.col("hidden_from") > f.col("after_offset"))
         & (f.col("hidden_to") < f.col("base_offset"))
     )
@@ -147,7 +133,7 @@ def excuse_hidden(of_producers: DataFrame, hidden: DataFrame) -> DataFrame:
         .select(*identity, f.lit(True).alias("is_excused"))
     )
     marked = of_producers.join(excused, list(identity), "left")
-    is_excused = f.col("is_excused").isNotNull() & (f.col("kind") == Kind.GAP)
+    is_excused = f.col("is_excused").isNotNull() & (f.col("kind") == FindingKind.GAP)
     severity = f.when(is_excused, f.lit(Severity.NOTE.value)).otherwise(f.col("severity"))
     text = f.when(is_excused, f.concat("text", f.lit(", where bytes are damaged")))
     return marked.withColumns({"severity": severity, "text": text.otherwise(f.col("text"))}).select(
@@ -156,7 +142,7 @@ def excuse_hidden(of_producers: DataFrame, hidden: DataFrame) -> DataFrame:
 
 
 def shown(findings: DataFrame) -> Sequence[Finding]:
-    """The first findings, problems before notes, in log order."""
+    """Returns the first findings, problems before notes, in log order."""
     rows = findings.orderBy(
         f.desc("severity"), *PARTITION_KEY, f.coalesce("base_offset", f.lit(0)), "kind"
     ).limit(FINDINGS_SHOWN_MAX)

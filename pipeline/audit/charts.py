@@ -1,4 +1,4 @@
-"""Plots as inline SVG: an area over time, and sequences against offsets. Pure; knows no Spark."""
+"""Plots as inline SVG: an area over time, and lines between numbers. Pure: knows nothing of Spark."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DAY_MS: Final = 86_400_000
 _THOUSAND: Final = 1000
 
 
-class Line(NamedTuple):
+class PlotLine(NamedTuple):
     """One segment of a plot."""
 
     x1: float
@@ -31,30 +31,30 @@ class Line(NamedTuple):
     x2: float
     y2: float
     style: str
-    """A class in the report's style sheet."""
+    """Class in the report's style sheet."""
     title: str
-    """Shown when the pointer hovers over it."""
+    """Text that is shown when the pointer is over the line."""
     is_marked: bool = False
-    """Whether it must be visible however short it is."""
+    """Whether the line gets a ring, to be seen however short it is."""
 
 
 @dataclass(slots=True, frozen=True)
 class _Scale:
-    """Maps values to positions on the page; the axis shows `start` to `end`."""
+    """Scale that maps values to positions on the page; the axis shows `start` to `end`."""
 
     start: float
     end: float
     page_start: float
     page_end: float
     is_whole: bool = False
-    """Whether there is nothing between two integers."""
+    """Whether all values are integers."""
 
     def __call__(self, value: float) -> float:
         share = (value - self.start) / ((self.end - self.start) or 1)
         return round(self.page_start + share * (self.page_end - self.page_start), 2)
 
     def ticks(self) -> list[float]:
-        """Round values for the axis."""
+        """Returns round values for the axis."""
         step = _nice_step((self.end - self.start) / _TICKS)
         if self.is_whole:
             step = max(step, 1)
@@ -63,7 +63,7 @@ class _Scale:
 
 
 def _nice_step(least: float) -> float:
-    """The smallest of ... 0.5, 1, 2, 5, 10, 20 ... that is not below `least`."""
+    """Returns the smallest of ... 0.5, 1, 2, 5, 10, 20 ... that is not below `least`."""
     if least <= 0:
         return 1
     power = 10.0 ** math.floor(math.log10(least))
@@ -71,7 +71,7 @@ def _nice_step(least: float) -> float:
 
 
 def area_chart(label: str, points: Sequence[tuple[float, float]]) -> str:
-    """Values over time (ms, ascending, each until the next), filled down to zero."""
+    """Plots values over time (ms, ascending, each until the next), filled down to zero."""
     if not points:
         return _empty(label)
     x = _Scale(points[0][0], points[-1][0], _LEFT, _WIDTH - _RIGHT)
@@ -84,8 +84,8 @@ def area_chart(label: str, points: Sequence[tuple[float, float]]) -> str:
     return _framed(label, body, _time_axis(x) + _y_axis(y))
 
 
-def line_chart(label: str, lines: Sequence[Line]) -> str:
-    """Lines between numbers on both axes."""
+def line_chart(label: str, lines: Sequence[PlotLine]) -> str:
+    """Plots lines between numbers on both axes."""
     if not lines:
         return _empty(label)
     xs = [value for line in lines for value in (line.x1, line.x2)]
@@ -96,8 +96,8 @@ def line_chart(label: str, lines: Sequence[Line]) -> str:
     return _framed(label, body, _x_axis(x, number_text) + _y_axis(y))
 
 
-def _drawn(line: Line, x: _Scale, y: _Scale) -> str:
-    """The line, with a ring around its middle if it must not be missed."""
+def _drawn(line: PlotLine, x: _Scale, y: _Scale) -> str:
+    """Draws a line, with a ring around its middle if it is marked."""
     ring = ""
     if line.is_marked:
         middle = x((line.x1 + line.x2) / 2), y((line.y1 + line.y2) / 2)
@@ -144,20 +144,20 @@ def _time_axis(scale: _Scale) -> str:
         try:
             moment = datetime.datetime.fromtimestamp(value / _SECOND_MS, tz=datetime.UTC)
         except (OverflowError, ValueError, OSError):
-            return str(int(value))  # beyond the calendar, which a producer is free to send
+            return str(int(value))  # beyond the calendar: a producer may send any timestamp
         return moment.strftime(pattern)
 
-    places = [scale.start + span * part / _TICKS for part in range(_TICKS + 1)] if span else []
+    times = [scale.start + span * part / _TICKS for part in range(_TICKS + 1)] if span else []
     bottom = _HEIGHT - _BOTTOM
     return "".join(
         f'<text class="x" x="{min(max(scale(v), _LEFT + 26), _WIDTH - _RIGHT - 26)}" '
         f'y="{bottom + 20}">{text(v)}</text>'
-        for v in places or [scale.start]
+        for v in times or [scale.start]
     )
 
 
 def number_text(value: float) -> str:
-    """A number in about three digits: 1.2M."""
+    """Writes a number in about three digits: 1.2M."""
     for unit in ("", "k", "M", "G"):
         if abs(value) < _THOUSAND:
             return f"{value:.4g}{unit}"

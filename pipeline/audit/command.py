@@ -1,4 +1,4 @@
-"""`python -m echoless.spark audit`: reads, judges, prints the verdict, writes Parquet and the report."""
+"""`python -m echoless.spark audit`: reads, judges, prints the verdict, writes tables and report."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from echoless.pipeline.audit.audit import EXPIRATION_MS_DEFAULT, Promises, audit
+from echoless.pipeline.audit.audit import EXPIRATION_MS_DEFAULT, audit
 from echoless.pipeline.audit.duplicates import NoMetricsError, count_duplicates
-from echoless.pipeline.audit.promises import read_promises
+from echoless.pipeline.audit.log_checkpoints import LogCheckpoints, read_checkpoints
 from echoless.pipeline.audit.report import ReportFacts, write_report
 from echoless.pipeline.audit.verdict import show_verdict
 from echoless.pipeline.batches.data_directory import NotADataDirectoryError
@@ -56,7 +56,7 @@ def audit_command(
     """Prove from batch headers that every record is stored once, and in order."""
     security = file_options(command_config, "--command-config")
     checked(security, "--command-config")
-    source, promises = _source(paths or [], bootstrap_server, topic)
+    source, checkpoints = _source(paths or [], bootstrap_server, topic)
     source |= security if bootstrap_server is not None else {}
     if output is not None and output.exists() and any(output.iterdir()):
         raise typer.BadParameter(f"{output} is not empty", param_hint="--output")
@@ -67,7 +67,7 @@ def audit_command(
             session,
             source,
             output or Path(temporary),
-            promises=promises,
+            checkpoints=checkpoints,
             expiration_ms=expiration_ms,
         )
         if report is not None:
@@ -92,16 +92,16 @@ def _duplicates(admin_servers: str) -> int:
 
 def _source(
     paths: list[str], bootstrap_server: str | None, topic: str | None
-) -> tuple[dict[str, str], Promises]:
-    """Options of the data source, and the promises that data directories make."""
+) -> tuple[dict[str, str], LogCheckpoints]:
+    """Returns the options of the data source, and the checkpoints of data directories."""
     if bool(paths) == (bootstrap_server is not None):
         raise typer.BadParameter("give data directories, or --bootstrap-server")
     of_topic = {} if topic is None else {"topic": topic}
     if bootstrap_server is not None:
-        return {"kafka.bootstrap.servers": bootstrap_server, **of_topic}, Promises.none()
+        return {"kafka.bootstrap.servers": bootstrap_server, **of_topic}, LogCheckpoints.none()
     if len(set(paths)) < len(paths):
         raise typer.BadParameter("each data directory once")
     try:
-        return {"paths": json.dumps(paths), **of_topic}, read_promises(paths)
+        return {"paths": json.dumps(paths), **of_topic}, read_checkpoints(paths)
     except NotADataDirectoryError as error:
         raise typer.BadParameter(str(error)) from error

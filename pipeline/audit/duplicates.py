@@ -1,4 +1,4 @@
-"""The number of repeats recognised by the brokers: records that would be stored twice."""
+"""Number of repeats that the brokers have recognised and not stored again."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _TIMEOUT_S: Final = 10.0
 
 
 class NoMetricsError(Exception):
-    """A broker's admin port does not report it; the message names the broker."""
+    """A broker's admin port does not report the number; the message names the broker."""
 
 
 def count_duplicates(admin_servers: str) -> int:
-    """The sum over the brokers' `/metrics` since each one started. Raises `NoMetricsError`."""
+    """Adds up the brokers' `/metrics`, each since its start. Raises `NoMetricsError`."""
     return sum(map(_count_of, parse_addresses(admin_servers)))
 
 

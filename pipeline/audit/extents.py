@@ -1,7 +1,7 @@
 """Extents: parts of a log without a fault in offsets or bytes, one row each.
 
-As with runs, tasks merge the batches that they read, so that little has to be sorted and examined
-one by one: a sound log makes one extent for each piece that was read at once.
+As with runs, tasks merge the batches that they read, so that little has to be sorted and judged one by one: a sound
+log makes one extent for each piece that is read at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from echoless.pipeline.audit.runs import LOG_ORDER, PARTITION_KEY
 
 
 class Extent(NamedTuple):
-    """Neighbouring batches whose offsets never overlap or fall; or one batch with a fault."""
+    """Neighbouring batches whose offsets never overlap or decrease; or one batch with a fault."""
 
     replica: str
     topic: str
@@ -32,33 +32,33 @@ class Extent(NamedTuple):
     file: str | None
     position: int | None
     base_offset: int | None
-    """Null, like the other numbers, if the bytes cannot be read."""
+    """First offset; null, like the other numbers, if the bytes are not a batch."""
     last_offset: int | None
     leader_epoch: int | None
-    """The leader epoch of the first batch."""
+    """Leader epoch of the first batch."""
     last_leader_epoch: int | None
     holes: int
-    """Places between the batches where offsets are missing."""
+    """Number of holes: ranges of missing offsets between the batches."""
     missing: int
-    """How many are missing in all of them."""
+    """Number of offsets missing in all holes."""
     hole_start: int | None
-    """The first hole; null without one."""
+    """First offset of the first hole; null without one."""
     hole_end: int | None
     batches: int
     records: int
     bytes: int
     first_timestamp: int | None
-    """The smallest timestamp in ms that is not -1; null if there is none."""
+    """Smallest timestamp in ms that is not -1; null if there is none."""
     last_timestamp: int | None
     fault: str | None
-    """Why the batch cannot be trusted; see `FAULT_CRC` and so on. Null: nothing is wrong."""
+    """Fault of the batch: one of the `FAULT_` names below; null if it has none."""
     damage: str | None
 
 
 FAULT_CRC: Final = "crc"
 FAULT_DAMAGE: Final = "damage"
 FAULT_RECORD_COUNT: Final = "record_count"
-"""The header is valid, but it counts more records than offsets; compaction leaves fewer."""
+"""A valid header that counts more records than offsets; compaction leaves fewer."""
 
 EXTENT_SCHEMA: Final = schema_of(Extent)
 BATCH_COLUMNS: Final = (
@@ -77,7 +77,7 @@ _NO_TIME: Final = np.iinfo(np.int64).max
 
 
 def extents_of_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The extents of these rows. Those that follow each other in a log are merged."""
+    """Yields the extents of batches; those that follow each other in a log are merged."""
     for batch in batches:
         if batch.num_rows:
             yield _merge(batch)
@@ -112,7 +112,7 @@ def _merge(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _holes(batch: pa.RecordBatch, firsts: Integers) -> dict[str, pa.Array]:
-    """The columns of each extent that say which offsets are missing between its batches."""
+    """Returns the columns that say which offsets are missing between an extent's batches."""
     offsets = integers(batch, "base_offset")
     missing = np.zeros(batch.num_rows, np.int64)
     missing[1:] = offsets[1:] - integers(batch, "last_offset")[:-1] - 1
@@ -139,9 +139,9 @@ def _faults(batch: pa.RecordBatch) -> pa.Array:
 
 
 def _breaks(batch: pa.RecordBatch, faults: pa.Array) -> Flags:
-    """The rows at which an extent begins: where offsets or epochs fall, and around a fault.
+    """Marks the rows at which an extent begins: where offsets or epochs decrease, and around a fault.
 
-    Offsets may rise only from one batch to the next in the file: pieces of it may be read in any order.
+    A hole is inside an extent only between batches adjacent in the file: its pieces may be read in any order.
     """
     breaks = starts_of(batch, (*PARTITION_KEY, "file"))
     offsets, next_offsets = integers(batch, "base_offset"), integers(batch, "last_offset") + 1

@@ -1,4 +1,4 @@
-"""The findings of an audit.
+"""Findings of an audit.
 
 A problem breaks the promise "stored once, in order"; a note does not.
 """
@@ -12,14 +12,14 @@ from echoless.pipeline.audit.arrow_rows import ddl_of
 
 
 class Severity(enum.StrEnum):
-    """Whether a finding decides the verdict."""
+    """Severity of a finding: a problem decides the verdict, a note does not."""
 
     PROBLEM = "problem"
     NOTE = "note"
 
 
-class Kind(enum.StrEnum):
-    """Kinds of findings; `docs/audit.md` says what each one proves."""
+class FindingKind(enum.StrEnum):
+    """Kind of a finding; `docs/audit.md` says what each one proves."""
 
     GAP = "gap"
     REPEAT = "repeat"
@@ -48,14 +48,14 @@ class Finding(NamedTuple):
     producer_id: int | None = None
     producer_epoch: int | None = None
     base_sequence: int | None = None
-    """The sequences concerned: missing, stored again, or late."""
+    """First of the sequences that are missing, stored again, or late."""
     last_sequence: int | None = None
     records: int | None = None
-    """The number of records."""
+    """Number of records concerned."""
     after_offset: int | None = None
-    """For a gap, the last offset of the same producer before it; -1 if there is none."""
+    """Last offset of the same producer before a gap; -1 if there is none."""
     base_offset: int | None = None
-    """The offsets concerned; for damage, those that it hides."""
+    """First of the offsets concerned; of damage, the first that it hides."""
     last_offset: int | None = None
     file: str | None = None
     position: int | None = None

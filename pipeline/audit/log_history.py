@@ -1,14 +1,13 @@
 """Judges one partition of one replica: its extents, in log order.
 
-Offsets never overlap and never fall, leader epochs never decrease, and every CRC is correct. Damage
-hides offsets; the batches around it show which ones.
+Offsets never overlap and never decrease, leader epochs never decrease, and every CRC is correct. Damage hides
+offsets; the batches around it show which ones.
 
-Compaction leaves holes between the batches of a file, so these are a note, one for each log. From file
-to file offsets continue, since compaction keeps the last batch of each: a hole there is a problem.
+Compaction leaves holes between the batches of a file, so these are a note, one for each log. From file to file
+offsets continue, since compaction keeps the last batch of each: a hole there is a problem.
 
-Bytes at the very end of a log that do not form a whole batch were never promised to be on disk,
-unless they are below the recovery point or the broker was stopped cleanly: a note, as in `echoless
-verify`.
+Bytes at the very end of a log that are not a whole batch were never promised to be on disk, unless they are below
+the recovery point or the broker was stopped cleanly: a note, as in `echoless verify`.
 
 Pure: knows nothing of Spark and Arrow.
 """
@@ -19,28 +18,28 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from echoless.pipeline.audit.extents import FAULT_CRC, FAULT_DAMAGE, FAULT_RECORD_COUNT, Extent
-from echoless.pipeline.audit.findings import Finding, Kind, Severity
+from echoless.pipeline.audit.findings import Finding, FindingKind, Severity
 
 
 @dataclass(slots=True)
 class LogHistory:
-    """One partition of one replica."""
+    """History of one partition of one replica, extent by extent."""
 
     promised_offset: int
-    """Everything below was promised to be on disk."""
+    """Offset below which everything was promised to be on disk."""
     next_offset: int | None = None
-    """The end of the extents so far, below which no other may begin; None before the first one."""
+    """End of the extents so far, below which no other may begin; None before the first one."""
     file: str | None = None
-    """The file of the last extent."""
+    """File of the last extent."""
     holes: int = 0
     missing: int = 0
     first_hole: Finding | None = None
     leader_epoch: int = -1
     damaged: list[Extent] = field(default_factory=list)
-    """Damage since the last sound extent."""
+    """Damaged extents since the last sound one."""
 
     def take(self, extent: Extent) -> Iterator[Finding]:
-        """Adds the next extent; yields the faults found before it."""
+        """Adds the next extent; yields the faults up to it."""
         if extent.fault in (FAULT_CRC, FAULT_DAMAGE):
             self.damaged.append(extent)
             return
@@ -56,13 +55,13 @@ class LogHistory:
         if extent.fault == FAULT_RECORD_COUNT:
             spanned = extent.last_offset - extent.base_offset + 1
             text = f"{extent.records} records for {spanned} offsets"
-            yield _about(extent, Kind.RECORD_COUNT, text, records=extent.records)
+            yield _about(extent, FindingKind.RECORD_COUNT, text, records=extent.records)
         yield from self._check_epoch(extent)
         self.next_offset = max(self.next_offset or 0, extent.last_offset + 1)
         self.file = extent.file
 
     def finish(self) -> Iterator[Finding]:
-        """Ends the log; yields the remaining faults."""
+        """Ends the log; yields its remaining faults."""
         if self.first_hole is not None:
             places = f" in {self.holes} places, first these" if self.holes > 1 else ""
             text = f"offsets are missing{places}: compaction removed them, or they are lost"
@@ -75,21 +74,21 @@ class LogHistory:
         if (self.next_offset or 0) >= self.promised_offset:
             size = sum(extent.bytes for extent in self.damaged)
             text = f"the last {size} bytes are not a batch: a write was cut short"
-            yield _about(self.damaged[0], Kind.TORN_TAIL, text, severity=Severity.NOTE)
+            yield _about(self.damaged[0], FindingKind.TORN_TAIL, text, severity=Severity.NOTE)
         else:
             yield from self._report_damage(None)
 
     def _check_epoch(self, extent: Extent) -> Iterator[Finding]:
         if extent.leader_epoch is not None and extent.leader_epoch < self.leader_epoch:
             text = f"leader epoch {extent.leader_epoch} comes after {self.leader_epoch}"
-            yield _about(extent, Kind.LEADER_EPOCH_REGRESSION, text)
+            yield _about(extent, FindingKind.LEADER_EPOCH_REGRESSION, text)
         self.leader_epoch = max(self.leader_epoch, extent.last_leader_epoch or 0)
 
     def _misplaced(self, extent: Extent, found: int, expected: int) -> Iterator[Finding]:
         if found > expected and extent.file == self.file:
             self._count_holes(extent, range(expected, found), 1, found - expected)
             return
-        kind = Kind.OFFSET_GAP if found > expected else Kind.OFFSET_REPEAT
+        kind = FindingKind.OFFSET_GAP if found > expected else FindingKind.OFFSET_REPEAT
         low, high = sorted((found, expected))
         text = f"offset {found}, expected {expected}"
         yield _about(extent, kind, text, records=high - low)._replace(
@@ -98,7 +97,7 @@ class LogHistory:
 
     def _count_holes(self, extent: Extent, first: range, holes: int, missing: int) -> None:
         if self.first_hole is None:
-            about = _about(extent, Kind.OFFSET_GAP, "", severity=Severity.NOTE)
+            about = _about(extent, FindingKind.OFFSET_GAP, "", severity=Severity.NOTE)
             self.first_hole = about._replace(
                 base_offset=first.start, last_offset=first.stop - 1, position=None
             )
@@ -106,11 +105,11 @@ class LogHistory:
         self.missing += missing
 
     def _report_damage(self, end_offset: int | None) -> Iterator[Finding]:
-        """Reports damage since the last sound batch; it hides the offsets up to the next one."""
+        """Reports damage since the last sound batch, which hides the offsets up to the next one."""
         start = self.next_offset or 0
         hidden = None if end_offset is None else end_offset - start
         for extent in self.damaged:
-            kind = Kind.CRC if extent.fault == FAULT_CRC else Kind.DAMAGE
+            kind = FindingKind.CRC if extent.fault == FAULT_CRC else FindingKind.DAMAGE
             text = extent.damage or "the CRC does not match"
             where = "to the end" if end_offset is None else f"offsets {start} to {end_offset - 1}"
             yield _about(
@@ -123,7 +122,7 @@ class LogHistory:
 
 def _about(
     extent: Extent,
-    kind: Kind,
+    kind: FindingKind,
     text: str,
     *,
     severity: Severity = Severity.PROBLEM,

@@ -1,11 +1,11 @@
-"""Compares the replicas of a partition: below the high watermark they hold the same batches.
+"""Comparison of the replicas of a partition: below the high watermark they have the same batches.
 
-Data that is the same everywhere is not shuffled: tasks digest the batches of fixed ranges of
-offsets, the digests are compared, and batches are compared only where digests differ. Batches are
-the same if offsets, CRC, leader epoch and length are: the CRC represents everything else.
+Equal data is not shuffled: tasks digest the batches of fixed ranges of offsets, the digests are compared, and batches
+are compared only where digests differ. Batches are equal if offsets, CRC, leader epoch and length are; the CRC
+represents everything else.
 
-Above the smallest high watermark of the replicas the ends of logs may differ until a follower has
-truncated its own: that is a note.
+Above the smallest high watermark of the replicas the ends of logs may differ until a follower has truncated its own:
+that is a note.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from echoless.pipeline.audit.findings import FINDING_DDL, Finding, Kind, Severity
+from echoless.pipeline.audit.findings import FINDING_DDL, Finding, FindingKind, Severity
 from echoless.pipeline.audit.streams import PartitionOfReplica
 
 _RANGE_BITS: Final = 16
-"""Offsets whose batches are digested together: 2**16."""
+"""Base-2 logarithm of the number of offsets that are digested together."""
 _PARTITION: Final = ("topic", "partition")
 
 
@@ -30,7 +30,7 @@ def compare_replicas(
     hidden: DataFrame,
     high_watermarks: Mapping[PartitionOfReplica, int],
 ) -> DataFrame:
-    """The first difference of each partition that more than one replica holds.
+    """Finds the first difference of each partition that more than one replica has.
 
     Offsets that damage hides in one replica (`hidden`) are compared in none.
     """
@@ -52,7 +52,7 @@ def compare_replicas(
     suspects = compared.join(f.broadcast(first_ranges), [*_PARTITION, "range"])
     offsets = _differing(suspects, (*_PARTITION, "base_offset"))
     first_offsets = offsets.groupBy(*_PARTITION).agg(f.min("base_offset").alias("base_offset"))
-    return _described(suspects, first_offsets, common)
+    return _findings(suspects, first_offsets, common)
 
 
 def _digest() -> Column:
@@ -62,7 +62,7 @@ def _digest() -> Column:
 def _common_ranges(
     partitions: DataFrame, high_watermarks: Mapping[PartitionOfReplica, int]
 ) -> DataFrame:
-    """The offsets that every replica of a partition holds, and how far they are committed."""
+    """Returns the offsets that every replica of a partition has, and the end of the committed ones."""
     session = partitions.sparkSession
     watermarks = session.createDataFrame(
         [(*key, offset) for key, offset in high_watermarks.items()],
@@ -82,7 +82,7 @@ def _common_ranges(
 
 
 def _differing(batches: DataFrame, key: tuple[str, ...]) -> DataFrame:
-    """The keys for which the replicas' digests differ."""
+    """Returns the keys for which the replicas' digests differ."""
     by_replica = batches.groupBy("replica", "replicas", *key).agg(
         f.expr("bit_xor(digest)").alias("digest"), f.count("*").alias("count")
     )
@@ -96,8 +96,8 @@ def _differing(batches: DataFrame, key: tuple[str, ...]) -> DataFrame:
     )
 
 
-def _described(suspects: DataFrame, first_offsets: DataFrame, common: DataFrame) -> DataFrame:
-    """One finding for each partition, with the batch of each replica at the first difference."""
+def _findings(suspects: DataFrame, first_offsets: DataFrame, common: DataFrame) -> DataFrame:
+    """Makes a finding for each partition, with the batch of each replica at the first difference."""
     batch = f.concat_ws(
         "",
         "replica",
@@ -123,7 +123,7 @@ def _described(suspects: DataFrame, first_offsets: DataFrame, common: DataFrame)
     is_committed = f.col("base_offset") < f.col("committed")
     columns = {
         "severity": f.when(is_committed, Severity.PROBLEM.value).otherwise(Severity.NOTE.value),
-        "kind": f.lit(Kind.DIVERGENCE.value),
+        "kind": f.lit(FindingKind.DIVERGENCE.value),
         **{n: f.col(n) for n in ("replica", *_PARTITION, "text", "base_offset", "last_offset")},
         **{name: f.col(name) for name in ("file", "position")},
     }

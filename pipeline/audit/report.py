@@ -1,4 +1,4 @@
-"""The audit's outcome as one self-contained HTML file: no script, no font, no network."""
+"""Report of an audit: one self-contained HTML file without scripts, fonts and network."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Final
 from pyspark.sql import Row
 
 from echoless.pipeline.audit.audit import AuditTables, shown
-from echoless.pipeline.audit.charts import Line, area_chart, line_chart
-from echoless.pipeline.audit.findings import Finding, Kind, Severity
-from echoless.pipeline.audit.runs import Run
+from echoless.pipeline.audit.charts import PlotLine, area_chart, line_chart
+from echoless.pipeline.audit.findings import Finding, FindingKind, Severity
+from echoless.pipeline.audit.runs import SequenceRun
 from echoless.pipeline.audit.timeline import (
     SequenceTimeline,
     TimeSlices,
@@ -31,17 +31,17 @@ _SECOND_MS: Final = 1000
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ReportFacts:
-    """Facts for the report that are not in the tables."""
+    """Facts for the report that the tables do not have."""
 
     source: str
-    """A description of what was audited."""
+    """Name of the cluster or directories that were audited."""
     made_at: datetime.datetime
     duplicates_avoided: int | None
-    """The brokers' own counts; None if no broker was asked."""
+    """Number that the brokers report; None if no broker was asked."""
 
 
 def write_report(path: Path, tables: AuditTables, facts: ReportFacts) -> None:
-    """Writes or replaces the file."""
+    """Writes the report, or replaces it."""
     counts = tables.findings.groupBy("severity", "kind").count().collect()
     problems = sum(row["count"] for row in counts if row["severity"] == Severity.PROBLEM)
     partitions = tables.partitions.orderBy("topic", "partition", "replica").limit(_LOGS_MAX)
@@ -91,8 +91,8 @@ def _time_charts(found: TimeSlices) -> dict[str, str]:
 
 
 def _about(timelines: Sequence[SequenceTimeline]) -> str:
-    whose = "with most problems" if any(t.problems for t in timelines) else "that wrote most"
-    return f"The producers {whose}: offset in the log to the right, sequence upwards."
+    kind = "with most problems" if any(t.problems for t in timelines) else "that wrote most"
+    return f"The producers {kind}: offset in the log to the right, sequence upwards."
 
 
 def _sequence_chart(timeline: SequenceTimeline) -> str:
@@ -112,22 +112,22 @@ def _sequence_chart(timeline: SequenceTimeline) -> str:
     return f"<h3>{escape(title)}</h3>{line_chart(title, lines)}"
 
 
-def _run_line(run: Run) -> Line:
+def _run_line(run: SequenceRun) -> PlotLine:
     base, last = run.base_sequence, run.base_sequence + run.sequences - 1
     title = f"epoch {run.producer_epoch}: sequences {base} to {run.last_sequence}"
     style = "run later" if run.producer_epoch % 2 else "run"
-    return Line(run.base_offset, base, run.last_offset, last, style, title)
+    return PlotLine(run.base_offset, base, run.last_offset, last, style, title)
 
 
-def _finding_line(finding: Finding) -> Line:
-    """A red line over the faulty run; missing sequences float before it."""
+def _finding_line(finding: Finding) -> PlotLine:
+    """Draws a line over the faulty run; missing sequences are a vertical line before it."""
     base, records = finding.base_sequence or 0, finding.records or 1
     offset = finding.base_offset or 0
     title = f"{finding.kind}: {finding.text}"
-    if finding.kind == Kind.GAP:
-        return Line(offset, base, offset, base + records - 1, "missing", title, is_marked=True)
+    if finding.kind == FindingKind.GAP:
+        return PlotLine(offset, base, offset, base + records - 1, "missing", title, is_marked=True)
     end_offset, end = offset + records - 1, base + records - 1
-    return Line(offset, base, end_offset, end, finding.severity, title, is_marked=True)
+    return PlotLine(offset, base, end_offset, end, finding.severity, title, is_marked=True)
 
 
 def _duplicates(count: int | None) -> str:
@@ -159,7 +159,7 @@ def _finding_row(finding: Finding) -> dict[str, object]:
 
 
 def _table(rows: Sequence[Row | dict[str, object]], columns: Sequence[str]) -> str:
-    """A table; empty without rows."""
+    """Writes a table; nothing without rows."""
     if not rows:
         return ""
     numeric = [name for name in columns if _is_numeric(name, rows[0][name])]
@@ -179,7 +179,7 @@ def _table(rows: Sequence[Row | dict[str, object]], columns: Sequence[str]) -> s
 
 
 def _is_numeric(name: str, value: object) -> bool:
-    """Whether the column's values are amounts; names such as a partition's are not."""
+    """Whether the column has amounts; the number of a partition is a name."""
     return isinstance(value, int) and name != "partition"
 
 
@@ -199,5 +199,5 @@ def _time_text(value: int) -> str:
     try:
         moment = datetime.datetime.fromtimestamp(value / _SECOND_MS, tz=datetime.UTC)
     except (OverflowError, ValueError, OSError):
-        return str(value)  # beyond the calendar, which a producer is free to send
+        return str(value)  # beyond the calendar: a producer may send any timestamp
     return moment.strftime("%Y-%m-%d %H:%M:%S")

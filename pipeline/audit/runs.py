@@ -1,9 +1,8 @@
 """Runs: unbroken sequences of one producer, many batches in one row.
 
-A sound log has one run for each producer and epoch, so comparing runs instead of batches makes the
-audit's sorting small. Tasks merge the batches that they read, and later the runs of all tasks are
-merged once more; both times between neighbours only, so the outcome does not depend on where the
-log was cut.
+A sound log has one run for each producer and epoch, so judging runs instead of batches leaves little to sort. Tasks
+merge the batches that they read, and the runs of all tasks are merged once more; both times between neighbours only,
+so the outcome does not depend on where the log was cut.
 
 Invariant: no batch of the same producer lies between two batches of a run.
 """
@@ -22,10 +21,10 @@ from echoless.protocol.sequence import SEQUENCE_MAX
 PARTITION_KEY: Final = ("replica", "topic", "partition")
 PRODUCER_KEY: Final = (*PARTITION_KEY, "producer_id")
 LOG_ORDER: Final = ("file", "position", "base_offset")
-"""Rows of one partition sorted by these are in log order: file names carry offsets of 20 digits."""
+"""Columns that sort one partition's rows in log order: file names are offsets of 20 digits."""
 
 
-class Run(NamedTuple):
+class SequenceRun(NamedTuple):
     """Batches of one producer and epoch in which each sequence follows the one before."""
 
     replica: str
@@ -34,21 +33,21 @@ class Run(NamedTuple):
     producer_id: int
     producer_epoch: int
     file: str | None
-    """The file of the first batch; null if it was not read from a file."""
+    """File of the first batch; null if it was read from a cluster."""
     position: int | None
     base_offset: int
     last_offset: int
     base_sequence: int
     last_sequence: int
     sequences: int
-    """The number of sequences; it does not follow from the two ends if they wrapped."""
+    """Number of sequences, which the two ends do not give if sequences have wrapped."""
     batches: int
     first_timestamp: int
-    """The max timestamp of the first batch, ms."""
+    """Max timestamp of the first batch, in ms."""
     last_timestamp: int
 
 
-RUN_SCHEMA: Final = schema_of(Run)
+RUN_SCHEMA: Final = schema_of(SequenceRun)
 BATCH_COLUMNS: Final = (
     *PRODUCER_KEY,
     "producer_epoch",
@@ -60,11 +59,11 @@ BATCH_COLUMNS: Final = (
     "bytes",
     "crc_ok",
 )
-"""The columns of a batch from which a run is made."""
+"""Columns of a batch that a run is made from."""
 
 
 def runs_of_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The runs in each of these pieces of a log, whose rows are in file order."""
+    """Yields the runs in pieces of a log, whose rows are in file order."""
     for batch in batches:
         numbered = _numbered_batches(batch)
         if numbered.num_rows:
@@ -72,17 +71,16 @@ def runs_of_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
 
 
 def merged_runs(runs: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Runs sorted by `PRODUCER_KEY` and `LOG_ORDER`, merged if one continues the other."""
+    """Merges runs that continue each other; they are sorted by `PRODUCER_KEY` and `LOG_ORDER`."""
     for batch in runs:
         if batch.num_rows:
             yield _merge(batch, starts_of(batch, PRODUCER_KEY))
 
 
 def _numbered_batches(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """One run for each undamaged batch with a sequence, by piece and producer.
+    """Makes a run of each undamaged batch with a sequence, sorted by piece and producer.
 
-    A piece is a part of the log without a hole: between pieces there may be batches that are
-    unknown here.
+    A piece is a part of the log without a hole: between pieces other tasks may have batches.
     """
     pieces = np.cumsum(_piece_starts(batch))
     producers = integers(batch, "producer_id")
@@ -105,7 +103,7 @@ def _numbered_batches(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _piece_starts(batch: pa.RecordBatch) -> Flags:
-    """Whether a row may not directly follow the row before: another file, or not adjacent."""
+    """Marks the rows that do not directly follow the one before: in another file, or not adjacent."""
     starts = starts_of(batch, (*PARTITION_KEY, "file"))
     positions, offsets = integers(batch, "position"), integers(batch, "base_offset")
     ends = positions + integers(batch, "bytes")
@@ -118,7 +116,7 @@ def _piece_starts(batch: pa.RecordBatch) -> Flags:
 
 
 def _merge(runs: pa.RecordBatch, starts: Flags) -> pa.RecordBatch:
-    """Merges neighbours that continue each other; `starts` marks those that must not be."""
+    """Merges neighbours that continue each other, but no row that `starts` marks into the one before."""
     epochs = integers(runs, "producer_epoch")
     expected = (integers(runs, "last_sequence") + 1) & SEQUENCE_MAX
     breaks = starts.copy()

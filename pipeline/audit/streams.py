@@ -1,7 +1,7 @@
-"""The two judgements as Spark transformations: encode where the batches are, sort little, judge.
+"""The two judgements as Spark transformations: batches are merged where they are read, then sorted and judged.
 
-Judging streams through the sorted rows of a task with the state of one producer, or of one
-partition, at a time: no group is ever held as a whole.
+A task judges its sorted rows as a stream, with the state of one producer, or of one partition, at a time: no group is
+ever held as a whole.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from echoless.pipeline.audit.runs import (
     LOG_ORDER,
     PARTITION_KEY,
     PRODUCER_KEY,
-    Run,
+    SequenceRun,
     merged_runs,
     runs_of_batches,
 )
@@ -37,22 +37,22 @@ _producer_of = attrgetter(*PRODUCER_KEY)
 
 
 def find_runs(batches: DataFrame) -> DataFrame:
-    """The runs of all producers."""
-    return batches.select(*RUN_COLUMNS).mapInArrow(runs_of_batches, ddl_of(Run))
+    """Finds the runs of all producers."""
+    return batches.select(*RUN_COLUMNS).mapInArrow(runs_of_batches, ddl_of(SequenceRun))
 
 
 def find_extents(batches: DataFrame) -> DataFrame:
-    """The extents of all partitions."""
+    """Finds the extents of all partitions."""
     return batches.select(*EXTENT_COLUMNS).mapInArrow(extents_of_batches, ddl_of(Extent))
 
 
 def judge_runs(
     runs: DataFrame, complete: frozenset[PartitionOfReplica], expiration_ms: int
 ) -> DataFrame:
-    """Findings about producers. `complete`: logs from which nothing was ever deleted."""
+    """Judges producers. `complete`: logs from which nothing was ever deleted."""
 
     def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = (row for batch in merged_runs(batches) for row in rows_of(batch, Run))
+        rows = (row for batch in merged_runs(batches) for row in rows_of(batch, SequenceRun))
         return _batched(
             finding
             for key, group in groupby(rows, _producer_of)
@@ -65,7 +65,7 @@ def judge_runs(
 
 
 def judge_extents(extents: DataFrame, promised: Mapping[PartitionOfReplica, int]) -> DataFrame:
-    """Findings about bytes and offsets. `promised`: the offsets below which all must be on disk."""
+    """Judges bytes and offsets. `promised`: offsets below which everything must be on disk."""
 
     def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (row for batch in batches for row in rows_of(batch, Extent))
@@ -82,7 +82,7 @@ def _sorted_by(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
     return rows.repartition(*key).sortWithinPartitions(*key, *LOG_ORDER)
 
 
-def _judge_producer(history: ProducerHistory, runs: Iterable[Run]) -> Iterator[Finding]:
+def _judge_producer(history: ProducerHistory, runs: Iterable[SequenceRun]) -> Iterator[Finding]:
     for run in runs:
         yield from history.take(run)
     yield from history.finish()

@@ -1,4 +1,4 @@
-"""The data of the report's plots: small tables, made from large ones by Spark."""
+"""Data of the report's plots: small tables that Spark makes from large ones."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pyspark.sql import functions as f
 from echoless.pipeline.audit.arrow_rows import batch_of, rows_of
 from echoless.pipeline.audit.audit import AuditTables
 from echoless.pipeline.audit.findings import Finding, Severity
-from echoless.pipeline.audit.runs import PRODUCER_KEY, Run, merged_runs
+from echoless.pipeline.audit.runs import PRODUCER_KEY, SequenceRun, merged_runs
 
 _SLICES: Final = 200
 _MOST: Final = (0.001, 0.999)
 _MARGIN: Final = 1
-"""How far the plots extend beyond `_MOST` of the batches, as a multiple of their time."""
+"""Time that plots show beyond `_MOST` of the batches, as a multiple of theirs."""
 _MARGIN_MS: Final = 60_000
 _WORST_MAX: Final = 6
 _BUSIEST_MAX: Final = 3
@@ -25,40 +25,40 @@ _FINDINGS_MAX: Final = 200
 _PARTITION: Final = ("topic", "partition")
 
 
-class Slice(NamedTuple):
-    """A span of time, by the timestamps in the batches."""
+class TimeSlice(NamedTuple):
+    """Records of a span of time, by the timestamps in the batches."""
 
     start_ms: int
     records: int
     bytes: int
     producers: int
-    """The number of distinct producer ids, approximately."""
+    """Approximate number of distinct producer ids."""
 
 
 class TimeSlices(NamedTuple):
-    """The time of the logs in equal parts."""
+    """Time of the logs, in equal slices."""
 
     width_ms: int
-    slices: list[Slice]
+    slices: list[TimeSlice]
     batches_outside: int
-    """Batches with timestamps so far off that the plots would show nothing else."""
+    """Number of batches with timestamps so far off that the plots leave them out."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class SequenceTimeline:
-    """One producer on one partition: offsets against sequences."""
+    """Runs and findings of one producer on one partition."""
 
     replica: str
     topic: str
     partition: int
     producer_id: int
     problems: int
-    runs: list[Run]
+    runs: list[SequenceRun]
     findings: list[Finding]
 
 
 def time_slices(tables: AuditTables) -> TimeSlices:
-    """At most about 200 slices; every partition is counted once, regardless of its replicas."""
+    """Divides the time into about 200 slices at most; of each partition one replica is counted."""
     batches = _of_longest_replica(tables).where("crc_ok AND max_timestamp >= 0")
     first, last = _shown_time(batches)
     if first > last:
@@ -79,9 +79,9 @@ def time_slices(tables: AuditTables) -> TimeSlices:
         .collect()
     }
     slices = [
-        Slice(first + number * width, row["records"], row["bytes"], row["producers"])
+        TimeSlice(first + number * width, row["records"], row["bytes"], row["producers"])
         if (row := found.get(number))
-        else Slice(first + number * width, 0, 0, 0)
+        else TimeSlice(first + number * width, 0, 0, 0)
         for number in range((last - first) // width + 1)
     ]
     return TimeSlices(
@@ -90,7 +90,7 @@ def time_slices(tables: AuditTables) -> TimeSlices:
 
 
 def _shown_time(batches: DataFrame) -> tuple[int, int]:
-    """The time to plot: all of it, or nearly all if a few timestamps lie far outside."""
+    """Returns the time to plot: all of it, or nearly all if a few timestamps lie far outside."""
     row = batches.agg(
         f.min("max_timestamp"),
         f.percentile_approx("max_timestamp", list(_MOST)),
@@ -114,7 +114,7 @@ def _of_longest_replica(tables: AuditTables) -> DataFrame:
 
 
 def sequence_timelines(tables: AuditTables) -> list[SequenceTimeline]:
-    """The producers with most problems; without problems, those that wrote most."""
+    """Returns the producers with most problems; without problems, those that wrote most."""
     problems = tables.findings.where(f.col("severity") == Severity.PROBLEM).where(
         "producer_id IS NOT NULL"
     )
@@ -141,7 +141,7 @@ def sequence_timelines(tables: AuditTables) -> list[SequenceTimeline]:
 
 
 def _timeline(tables: AuditTables, of: Row) -> SequenceTimeline:
-    """The runs nearest to the first problem: the whole history may be too much to show."""
+    """Collects the runs nearest to the first problem: the whole history may be too much to show."""
     is_of = f.lit(True)
     for name in PRODUCER_KEY:
         is_of &= f.col(name) == f.lit(of[name])
@@ -154,13 +154,13 @@ def _timeline(tables: AuditTables, of: Row) -> SequenceTimeline:
         partition=of["partition"],
         producer_id=of["producer_id"],
         problems=of["problems"],
-        runs=_merged([Run(*row) for row in rows]),
+        runs=_merged([SequenceRun(*row) for row in rows]),
         findings=[Finding(*row) for row in findings],
     )
 
 
-def _merged(runs: list[Run]) -> list[Run]:
-    """Runs in log order, merged if one continues the other."""
+def _merged(runs: list[SequenceRun]) -> list[SequenceRun]:
+    """Sorts runs in log order, and merges those that continue each other."""
     in_order = sorted(runs, key=lambda run: run.base_offset)
-    batches = merged_runs([batch_of(in_order, Run)])
-    return [run for batch in batches for run in rows_of(batch, Run)]
+    batches = merged_runs([batch_of(in_order, SequenceRun)])
+    return [run for batch in batches for run in rows_of(batch, SequenceRun)]

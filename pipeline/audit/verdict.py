@@ -1,4 +1,4 @@
-"""The audit's outcome on the terminal."""
+"""Verdict of an audit on the terminal."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ def _show_findings(findings: Sequence[Finding], console: Console) -> None:
 
 
 def _line(finding: Finding) -> str:
-    """One finding in one line: what, where, and of which producer."""
-    place = f"{finding.topic}-{finding.partition}"
+    """Writes a finding in one line: kind, partition, producer, text."""
+    log = f"{finding.topic}-{finding.partition}"
     if finding.base_offset is not None:
-        place += f" offset {finding.base_offset}"
-    whose = ""
+        log += f" offset {finding.base_offset}"
+    producer = ""
     if finding.producer_id is not None:
-        whose = f"producer {finding.producer_id} epoch {finding.producer_epoch}: "
+        producer = f"producer {finding.producer_id} epoch {finding.producer_epoch}: "
     where = "" if finding.position is None else f" ({finding.file} at {finding.position})"
-    return f"{finding.severity}: {finding.kind}: {place}: {whose}{finding.text}{where}"
+    return f"{finding.severity}: {finding.kind}: {log}: {producer}{finding.text}{where}"
 
 
 def _show_counts(counts: Sequence[Row], console: Console) -> None:

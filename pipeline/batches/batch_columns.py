@@ -1,4 +1,4 @@
-"""The columns of a batch: one row for each batch of a log, and how headers become them.
+"""Columns of a table with one row for each batch of a log, and their values from batch headers.
 
 Headers are decoded many at a time with numpy; the layout is that of `protocol/record_batch.py`, from which
 the types here are derived.
@@ -23,7 +23,7 @@ from echoless.protocol.sequence import NO_SEQUENCE, SEQUENCE_MAX
 
 Integers = npt.NDArray[np.int64]
 Headers = npt.NDArray[np.void]
-"""One `HEADER` for each batch."""
+"""Array with one `HEADER` for each batch."""
 
 _NUMPY_TYPES: Final = {"q": ">i8", "i": ">i4", "I": ">u4", "h": ">i2", "b": ">i1"}
 HEADER: Final = np.dtype(
@@ -36,7 +36,7 @@ assert HEADER.itemsize == HEADER_SIZE
 _HEADER_BYTES: Final = np.arange(HEADER_SIZE)
 
 _COLUMNS: Final = {
-    "replica": "string",  # the data directory or cluster that the batch was read from
+    "replica": "string",  # the data directory or cluster that was read
     "topic": "string",
     "partition": "int",
     "base_offset": "long",
@@ -46,16 +46,16 @@ _COLUMNS: Final = {
     "producer_epoch": "int",
     "base_sequence": "int",  # -1: none
     "last_sequence": "int",
-    "count": "int",  # of records, according to the header
+    "count": "int",  # of records, by the header
     "base_timestamp": "long",  # ms; -1: none
     "max_timestamp": "long",  # ms; -1: none
     "attributes": "int",
-    "crc": "long",  # according to the header
+    "crc": "long",  # by the header
     "crc_ok": "boolean",  # whether it matches the bytes
-    "bytes": "long",  # of the whole batch, header included
+    "bytes": "long",  # of the whole batch with its header
     "file": "string",  # relative to the data directory; null for a cluster
-    "position": "long",  # of the batch's first byte in the file; null where there is no file
-    "damage": "string",  # why these bytes cannot be read as a batch; all numbers but bytes are null
+    "position": "long",  # of the batch's first byte in the file; null for a cluster
+    "damage": "string",  # why these bytes are not a batch; all numbers but bytes are null then
 }
 DDL: Final = ", ".join(f"{name} {type_name}" for name, type_name in _COLUMNS.items())
 _ARROW_TYPES: Final = {
@@ -68,21 +68,21 @@ ARROW_SCHEMA: Final = pa.schema([(n, _ARROW_TYPES[t]) for n, t in _COLUMNS.items
 
 
 def decode_headers(buffer: Buffer, positions: Integers) -> Headers:
-    """The headers of the batches that start at `positions`; 61 bytes must be present for each."""
+    """Decodes the headers of the batches that begin at `positions`; each needs its 61 bytes."""
     data = np.frombuffer(buffer, np.uint8)
     headers: Headers = data[positions[:, None] + _HEADER_BYTES].reshape(-1).view(HEADER)
     return headers
 
 
 def last_sequences(headers: Headers) -> Integers:
-    """`BatchHeader.last_sequence` for all rows at once."""
+    """Computes `BatchHeader.last_sequence` for all rows at once."""
     base = headers["base_sequence"].astype(np.int64)
     last = (base + headers["last_offset_delta"]) & SEQUENCE_MAX
     return np.where(base < 0, NO_SEQUENCE, last)
 
 
 def header_columns(headers: Headers) -> dict[str, npt.NDArray[np.generic]]:
-    """The columns that follow from the header alone, by name."""
+    """Returns the columns that follow from the header alone, by name."""
     base_offset = headers["base_offset"].astype(np.int64)
     same = ("producer_id", "producer_epoch", "base_sequence", "base_timestamp", "max_timestamp")
     return {
@@ -97,13 +97,13 @@ def header_columns(headers: Headers) -> dict[str, npt.NDArray[np.generic]]:
 
 
 def _native(headers: Headers, name: str) -> npt.NDArray[np.generic]:
-    """A field in the byte order and width of its column."""
+    """Returns a field in the byte order and width of its column."""
     column = _COLUMNS.get(name, "int")
     return headers[name].astype(np.int64 if column == "long" else np.int32)
 
 
 def to_arrow(rows: int, columns: dict[str, object]) -> pa.RecordBatch:
-    """One Arrow batch of `rows` rows: single values are repeated, missing columns are null."""
+    """Makes an Arrow batch of `rows` rows; single values are repeated, missing columns are null."""
     return pa.RecordBatch.from_arrays(
         [_array(rows, columns.get(field.name), field.type) for field in ARROW_SCHEMA],
         schema=ARROW_SCHEMA,

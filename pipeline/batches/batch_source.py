@@ -11,8 +11,8 @@
 | `topic` | only this topic |
 | `splitBytes` | about how much one task reads, 64 MiB by default |
 
-One row for each batch, the columns of `batch_columns.py`. A task reads one piece of a segment, or
-several that are small.
+One row for each batch, with the columns of `batch_columns.py`. A task reads one range of a segment, or several small
+ones.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from pyspark.sql.types import StructType
 from echoless.client.security import Security
 from echoless.pipeline.batches.batch_columns import DDL
 from echoless.pipeline.batches.cluster_scan import OffsetRange, plan_ranges, read_range
-from echoless.pipeline.batches.data_directory import find_partitions, find_stretches
-from echoless.pipeline.batches.segment_scan import SegmentScan, Stretch
+from echoless.pipeline.batches.data_directory import find_partitions, find_segment_ranges
+from echoless.pipeline.batches.segment_scan import SegmentRange, SegmentScan
 from echoless.pipeline.security import security_in
 
 FORMAT: Final = "echoless-batches"
 _SPLIT_BYTES_DEFAULT: Final = 64 * 1024 * 1024
 _OPENING_BYTES: Final = 64 * 1024
-"""The cost of opening a file, in bytes that could be read instead."""
+"""Cost of opening a file, in bytes that could be read instead."""
 
 
 class BatchSource(DataSource):
@@ -71,7 +71,7 @@ def _paths(options: Mapping[str, str]) -> list[str]:
 
 
 class DirectoryReader(DataSourceReader):
-    """Reads data directories: planned on the driver, read by the tasks."""
+    """Reader of data directories: planned on the driver, read by the tasks."""
 
     def __init__(self, paths: Sequence[str], *, topic: str | None, split_bytes: int) -> None:
         self._paths = paths
@@ -79,38 +79,38 @@ class DirectoryReader(DataSourceReader):
         self._split_bytes = split_bytes
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [InputPartition(stretches) for stretches in self._tasks()]
+        return [InputPartition(segment_ranges) for segment_ranges in self._tasks()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        for stretch in partition.value:
-            assert isinstance(stretch, Stretch)
+        for segment_range in partition.value:
+            assert isinstance(segment_range, SegmentRange)
             # Retention may have taken a log's first segments since the plan; if anything else is
             # gone, its offsets are reported missing.
-            with suppress(FileNotFoundError), SegmentScan(stretch) as scan:
+            with suppress(FileNotFoundError), SegmentScan(segment_range) as scan:
                 yield from scan.rows()
 
-    def _tasks(self) -> Iterator[list[Stretch]]:
-        """Groups neighbouring stretches until a task has enough to read."""
-        task: list[Stretch] = []
+    def _tasks(self) -> Iterator[list[SegmentRange]]:
+        """Groups neighbouring ranges until a task has enough to read."""
+        task: list[SegmentRange] = []
         size = 0
-        for stretch in self._stretches():
-            if task and size + stretch.bytes_planned > self._split_bytes:
+        for segment_range in self._segment_ranges():
+            if task and size + segment_range.bytes_planned > self._split_bytes:
                 yield task
                 task, size = [], 0
-            task.append(stretch)
-            size += stretch.bytes_planned + _OPENING_BYTES
+            task.append(segment_range)
+            size += segment_range.bytes_planned + _OPENING_BYTES
         if task:
             yield task
 
-    def _stretches(self) -> Iterator[Stretch]:
+    def _segment_ranges(self) -> Iterator[SegmentRange]:
         for path in self._paths:
             for part in find_partitions(Path(path)):
                 if self._topic in (None, part.topic):
-                    yield from find_stretches(path, part, self._split_bytes)
+                    yield from find_segment_ranges(path, part, self._split_bytes)
 
 
 class ClusterReader(DataSourceReader):
-    """Reads the logs of a running cluster, up to the high watermark."""
+    """Reader of a running cluster's logs, up to the high watermark."""
 
     def __init__(self, bootstrap_servers: str, *, topic: str | None, security: Security) -> None:
         self._bootstrap_servers = bootstrap_servers

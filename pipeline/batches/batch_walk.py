@@ -1,7 +1,7 @@
-"""Finds batches in bytes: one after the other, and again after damage.
+"""Walk over the batches in some bytes, and the search for the next batch after damage.
 
-Only a batch's own header says where it ends, so this is a loop over the batches; it looks at
-nothing but the length and the checksum, and leaves the other fields to numpy.
+Only a batch's own header says where it ends, so this is a loop over the batches; it reads nothing but the length and
+the checksum, and leaves the other fields to numpy.
 """
 
 from __future__ import annotations
@@ -29,29 +29,28 @@ _FRAME: Final = struct.Struct(">iiBI")
 """The header's fields from `batch_length` to `crc`."""
 _FRAME_POSITION: Final = 8
 _CHECKED_POSITION: Final = _FRAME_POSITION + _FRAME.size
-"""Start of the bytes that the CRC covers."""
+"""Position of the first byte that the CRC covers."""
 _OFFSETS_AHEAD_MAX: Final = 2**40
-"""How far ahead the next batch's offset may be after damage and still be believed."""
+"""Offsets that damage may hide at most: a batch further ahead is not believed."""
 
 
 @dataclass(slots=True)
 class Walk:
-    """The result of a walk. Positions count from the start of the bytes."""
+    """Result of a walk. Positions count from the start of the bytes."""
 
     positions: list[int] = field(default_factory=list)
     crc_oks: list[bool] = field(default_factory=list)
     end: int = 0
-    """The end of the last batch found."""
+    """End of the last batch found."""
     damage: str | None = None
-    """Why the bytes at `end` are not a batch; None if they are only incomplete."""
+    """Reason why the bytes at `end` are not a batch; None if they are only incomplete."""
 
 
 def walk(buffer: Buffer, *, is_last: bool) -> Walk:
-    """Finds the complete batches from the start of `buffer` up to the first bytes that are none.
+    """Finds the complete batches from the start of `buffer` up to the first bytes that are not one.
 
-    A batch with a wrong CRC counts if it is followed by another one or by the end (`is_last`:
-    nothing comes after these bytes), since its length is right then. Otherwise even its end is
-    unknown.
+    A batch with a wrong CRC counts if another one follows, or the end (`is_last`: nothing follows these bytes), since
+    its length is right then. Otherwise even its end is unknown.
     """
     found = Walk()
     view = memoryview(buffer)
@@ -93,7 +92,7 @@ def begins_batch(buffer: Buffer) -> bool:
 
 
 def claimed_size(buffer: Buffer) -> int:
-    """Size of the batch at the start of `buffer` according to its header; 0 without a header."""
+    """Returns the size of the batch at the start of `buffer` by its header; 0 without a header."""
     if not begins_batch(buffer):
         return 0
     length, *_ = _FRAME.unpack_from(buffer, _FRAME_POSITION)
@@ -103,10 +102,10 @@ def claimed_size(buffer: Buffer) -> int:
 def find_batch(
     buffer: Buffer, offset_min: int, read_batch: Callable[[int, int], Buffer]
 ) -> int | None:
-    """The position in `buffer` of the first batch with a correct CRC; None if there is none.
+    """Returns the position in `buffer` of the first batch with a correct CRC; None if there is none.
 
-    Its offset must not be below `offset_min`. `read_batch(position, size)` returns the bytes of a
-    batch, which may extend past `buffer`; fewer if the file ends.
+    Its offset must not be below `offset_min`. `read_batch(position, size)` returns the bytes of a batch, which may
+    extend past `buffer`; fewer if the file ends.
     """
     data = np.frombuffer(buffer, np.uint8)
     last_start = len(data) - HEADER_SIZE

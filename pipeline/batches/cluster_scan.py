@@ -1,10 +1,9 @@
-"""Reads a running cluster's logs as rows of `batch_columns`, batches as the leaders store them.
+"""Scan of a running cluster's logs as rows of `batch_columns`, batches as the leaders store them.
 
-Works with every Kafka broker: Fetch returns whole batches, whatever a consumer makes of them. Only
-committed batches can be read, and only from leaders; comparing replicas takes their files.
+It works with every Kafka broker, since Fetch returns whole batches. Only committed batches can be read, and only from
+leaders; to compare replicas, their files are needed.
 
-A partition is cut into ranges of offsets, one task each. A batch belongs to the range in which it
-begins.
+A partition is cut into ranges of offsets, one task each. A batch belongs to the range in which it begins.
 """
 
 from __future__ import annotations
@@ -38,16 +37,16 @@ class OffsetRange(NamedTuple):
     start: int
     end: int
     is_first: bool
-    """Whether a batch that began below `start` belongs here too: part of it was deleted."""
+    """Whether a batch that begins below `start` belongs here, too: part of it was deleted."""
     security: Security = NO_SECURITY
 
 
 def plan_ranges(
     bootstrap_servers: str, topic: str | None, security: Security = NO_SECURITY
 ) -> list[OffsetRange]:
-    """Ranges that together cover all logs of the cluster, or those of one topic.
+    """Plans ranges that together cover all logs of the cluster, or those of one topic.
 
-    Raises `ConnectionFailedError` and `ClusterReadError`.
+    Raises `ConnectionFailedError`, `ClusterReadError`.
     """
     with connect(bootstrap_servers, security) as bootstrap:
         metadata = read_metadata(bootstrap, topic)
@@ -73,15 +72,15 @@ def plan_ranges(
 
 
 def read_range(wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """The rows of one range. Raises `ClusterReadError` if its leader stays unreachable."""
+    """Yields the rows of one range. Raises `ClusterReadError` if its leader stays unreachable."""
     offset = wanted.start
     own = {
         "replica": wanted.bootstrap_servers,
         "topic": wanted.topic,
         "partition": wanted.partition,
     }
-    place = wanted.topic, wanted.partition, wanted.security
-    with PartitionLeader(wanted.bootstrap_servers, *place) as leader:
+    partition = wanted.topic, wanted.partition, wanted.security
+    with PartitionLeader(wanted.bootstrap_servers, *partition) as leader:
         while offset < wanted.end:
             data = leader.fetch(offset)
             found = walk(data, is_last=True)
@@ -91,15 +90,15 @@ def read_range(wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
                 return
             rows, offset = _rows(data, found, own)
             chosen = [
-                place
-                for place, base_offset in enumerate(rows.column("base_offset").to_pylist())
+                index
+                for index, base_offset in enumerate(rows.column("base_offset").to_pylist())
                 if (wanted.is_first or base_offset >= wanted.start) and base_offset < wanted.end
             ]
             yield rows.take(pa.array(chosen, pa.int64()))
 
 
 def _rows(data: bytes, found: Walk, own: dict[str, Any]) -> tuple[pa.RecordBatch, int]:
-    """Rows of the batches in an answer, and the offset after them."""
+    """Returns the rows of the batches in an answer, and the offset after them."""
     columns = header_columns(decode_headers(data, np.array(found.positions)))
     crc_oks = np.array(found.crc_oks)
     rows = to_arrow(len(crc_oks), {**own, **columns, "crc_ok": crc_oks})

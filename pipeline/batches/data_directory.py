@@ -1,7 +1,7 @@
-"""The files of a data directory that an audit reads, by their documented names and formats.
+"""Files of a data directory that an audit reads, by their documented names and formats.
 
-`docs/formats/`: data-directory.md, segment.md (`.log`, `.index`), checkpoints.md. They are Apache
-Kafka's, or differ in a checksum, so a Kafka broker's log directory can be read too. Never writes.
+`docs/formats/`: data-directory.md, segment.md (`.log`, `.index`), checkpoints.md. They are Apache Kafka's, or differ
+in a checksum, so a Kafka broker's log directory can be read, too. Nothing is written here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from echoless.client.topic_partition import TopicPartition
-from echoless.pipeline.batches.segment_scan import Stretch
+from echoless.pipeline.batches.segment_scan import SegmentRange
 from echoless.protocol.record_batch import HEADER_SIZE, read_header
 
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
@@ -29,15 +29,15 @@ _PARTITION: Final = re.compile(r"([a-zA-Z0-9._-]+)-(0|[1-9]\d*)")
 _INDEX_ENTRY: Final = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
 
 Index = npt.NDArray[np.void]
-"""An array of `_INDEX_ENTRY`, both fields ascending."""
+"""Array of `_INDEX_ENTRY`, both fields ascending."""
 
 
 class NotADataDirectoryError(Exception):
-    """A path holds nothing to audit; the message says what is expected there."""
+    """A path has nothing to audit; the message says what is expected there."""
 
 
 class PartitionDirectory(NamedTuple):
-    """One partition's files."""
+    """Directory of one partition's files."""
 
     topic: str
     partition: int
@@ -45,7 +45,7 @@ class PartitionDirectory(NamedTuple):
 
 
 def find_partitions(path: Path) -> list[PartitionDirectory]:
-    """The partitions of a data directory, or the one whose directory `path` is.
+    """Finds the partitions of a data directory, or the one whose directory `path` is.
 
     Raises `NotADataDirectoryError`.
     """
@@ -72,8 +72,10 @@ def _partition_at(path: Path) -> PartitionDirectory | None:
     return PartitionDirectory(match[1], int(match[2]), path) if match else None
 
 
-def find_stretches(replica: str, part: PartitionDirectory, bytes_max: int) -> list[Stretch]:
-    """The partition's segments, cut into pieces of about `bytes_max` if an index shows where."""
+def find_segment_ranges(
+    replica: str, part: PartitionDirectory, bytes_max: int
+) -> list[SegmentRange]:
+    """Finds the partition's segments, cut into ranges of about `bytes_max` where an index has entries."""
     found = []
     for segment in _segments(part):
         with suppress(FileNotFoundError):  # deleted by retention after it was listed
@@ -85,8 +87,8 @@ def _segments(part: PartitionDirectory) -> list[Path]:
     return sorted(path for path in part.path.iterdir() if _SEGMENT.fullmatch(path.name))
 
 
-def _whole(replica: str, part: PartitionDirectory, segment: Path) -> Stretch:
-    return Stretch(
+def _whole(replica: str, part: PartitionDirectory, segment: Path) -> SegmentRange:
+    return SegmentRange(
         replica=replica,
         topic=part.topic,
         partition=part.partition,
@@ -99,8 +101,8 @@ def _whole(replica: str, part: PartitionDirectory, segment: Path) -> Stretch:
     )
 
 
-def _cut(whole: Stretch, bytes_max: int) -> list[Stretch]:
-    """The pieces between those positions of the `.index` that do begin a batch."""
+def _cut(whole: SegmentRange, bytes_max: int) -> list[SegmentRange]:
+    """Cuts a segment at positions of its `.index` at which a batch does begin."""
     size = whole.bytes_planned
     starts = [0]
     if size > bytes_max:
@@ -111,8 +113,8 @@ def _cut(whole: Stretch, bytes_max: int) -> list[Stretch]:
     ]
 
 
-def _starts_in(whole: Stretch, index: Index, bytes_max: int) -> Iterator[int]:
-    """Starts of batches at least `bytes_max` apart, up to an entry that points at none."""
+def _starts_in(whole: SegmentRange, index: Index, bytes_max: int) -> Iterator[int]:
+    """Yields starts of batches at least `bytes_max` apart, up to an entry without a batch."""
     positions = index["position"]
     start = 0
     with Path(whole.path).open("rb") as log:
@@ -128,7 +130,7 @@ def _starts_in(whole: Stretch, index: Index, bytes_max: int) -> Iterator[int]:
 
 
 def _read_index(path: Path) -> Index:
-    """The entries of an index, memory-mapped; none if it is absent or broken.
+    """Maps the entries of an index into memory; none if it is absent or broken.
 
     Kafka preallocates the index of the newest segment: zeros follow its entries.
     """
@@ -140,7 +142,7 @@ def _read_index(path: Path) -> Index:
 
 
 def read_offsets(directory: Path, name: str) -> dict[TopicPartition, int]:
-    """A checkpoint's offsets; empty if the file is absent or invalid."""
+    """Reads the offsets of a checkpoint; none if the file is absent or invalid."""
     try:
         version, _, *lines = (directory / name).read_text(encoding="utf-8").splitlines()
         if version != "0":  # Kafka's; ours ends with a checksum

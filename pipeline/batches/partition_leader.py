@@ -1,4 +1,4 @@
-"""One partition's leader, queried as by a consumer: the log's start and end, and batches."""
+"""Leader of one partition, asked as a consumer does: for the log's start and end, and for batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ClusterReadError(Exception):
 
 
 class PartitionLeader:
-    """The leader of one partition, looked up again after it moves. Use it in a `with` block."""
+    """Leader of one partition, looked up again after it moves. Use it in a `with` block."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class PartitionLeader:
         self._connection: BrokerConnection | None = None
 
     def ask_offset(self, timestamp: int) -> int:
-        """The earliest or the latest offset."""
+        """Asks for the earliest or the latest offset (`EARLIEST`, `LATEST`). Raises `ClusterReadError`."""
         part = {
             "partition_index": self._partition,
             "current_leader_epoch": -1,
@@ -55,7 +55,10 @@ class PartitionLeader:
         return int(self._ask("list_offsets", fields, lambda a: a.topics[0].partitions[0]).offset)
 
     def fetch(self, offset: int) -> bytes:
-        """Whole batches from the one that holds `offset`, perhaps with part of another."""
+        """Fetches whole batches from the one that holds `offset` on, perhaps with part of another.
+
+        Raises `ClusterReadError`.
+        """
         part = {
             "partition": self._partition,
             "fetch_offset": offset,
@@ -73,7 +76,7 @@ class PartitionLeader:
         return bytes(answer.records or b"")
 
     def _ask(self, api: str, fields: dict[str, Any], partition_of: Callable[[Any], Any]) -> Any:
-        """Retries until there is an answer without an error, or until the timeout."""
+        """Asks until there is an answer without an error, a limited number of times."""
         reason = ""
         for attempt in range(_ATTEMPTS_MAX):
             if attempt:
@@ -140,7 +143,7 @@ def connect(bootstrap_servers: str, security: Security = NO_SECURITY) -> BrokerC
 
 
 def read_metadata(connection: BrokerConnection, topic: str | None) -> Any:
-    """kio's MetadataResponse. Raises `ClusterReadError` for a topic that does not exist."""
+    """Requests kio's MetadataResponse. Raises `ClusterReadError` for a topic that does not exist."""
     answer = connection.request(
         "metadata",
         {

@@ -1,7 +1,7 @@
-"""Reads a stretch of a segment file as rows of `batch_columns`, damage included.
+"""Scan of a segment file as rows of `batch_columns`, damage included.
 
-The file is read once, front to back, in large blocks. Bytes that are not a batch become one row
-with `damage` set, and reading continues at the next batch with a correct CRC.
+The file is read once, front to back, in large blocks. Bytes that are not a batch become one row with `damage` set, and
+reading continues at the next batch with a correct CRC.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ _SEARCH_BYTES: Final = 1024 * 1024
 _INCOMPLETE: Final = "the file ends inside the batch"
 
 
-class Stretch(NamedTuple):
-    """Bytes of a segment file, from the start of a batch to the start of another or the end."""
+class SegmentRange(NamedTuple):
+    """Range of bytes in a segment file, from the start of a batch to the start of another or the end."""
 
     replica: str
     topic: str
     partition: int
     path: str
     file: str
-    """The path to show, relative to the data directory."""
+    """Path to show, relative to the data directory."""
     position: int
     end: int | None
-    """None: the end of the file at the time of reading."""
+    """Position after the last byte; None: the end of the file when it is read."""
     bytes_planned: int
-    """The size when the reading was planned; the file may have grown since."""
+    """Size of the range when it was planned; the file may have grown since."""
     segment_offset: int
-    """The segment's base offset: no batch in it begins lower."""
+    """Base offset of the segment: no batch in it begins lower."""
 
 
 class SegmentScan:
-    """One stretch being read. Use it in a `with` block."""
+    """Scan of one range. Use it in a `with` block."""
 
-    def __init__(self, stretch: Stretch) -> None:
-        """Raises `OSError` when the file cannot be read."""
-        self._stretch = stretch
-        self._descriptor = os.open(stretch.path, os.O_RDONLY | os.O_CLOEXEC)
+    def __init__(self, segment_range: SegmentRange) -> None:
+        """Opens the file. Raises `OSError`."""
+        self._range = segment_range
+        self._descriptor = os.open(segment_range.path, os.O_RDONLY | os.O_CLOEXEC)
         size = os.fstat(self._descriptor).st_size
-        self._end = size if stretch.end is None else min(stretch.end, size)
-        self._offset_min = stretch.segment_offset
-        """No batch still to come begins below it."""
+        self._end = size if segment_range.end is None else min(segment_range.end, size)
+        self._offset_min = segment_range.segment_offset
+        """Lower bound for the offsets of further batches."""
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """All batches of the stretch, in the order of the file."""
-        position = self._stretch.position
+        """Yields all batches of the range, in the order of the file."""
+        position = self._range.position
         while position < self._end:
             block = self._read_block(position)
             found = walk(block, is_last=position + len(block) >= self._end)
@@ -68,7 +68,7 @@ class SegmentScan:
                 position += size
 
     def _read_block(self, position: int) -> bytes:
-        """A block, or a single batch larger than that, if another one follows its end."""
+        """Reads a block, or a single batch larger than that if another one follows its end."""
         block = self._read(position, _BLOCK_BYTES)
         size = claimed_size(block)
         if size <= len(block):
@@ -89,7 +89,7 @@ class SegmentScan:
         return to_arrow(
             len(positions),
             {
-                **self._stretch._asdict(),
+                **self._range._asdict(),
                 **columns,
                 "position": positions + start,
                 "crc_ok": np.array(found.crc_oks),
@@ -98,10 +98,10 @@ class SegmentScan:
 
     def _damage(self, position: int, size: int, damage: str) -> pa.RecordBatch:
         own = {"position": position, "bytes": size, "crc_ok": False, "damage": damage}
-        return to_arrow(1, {**self._stretch._asdict(), **own})
+        return to_arrow(1, {**self._range._asdict(), **own})
 
     def _find_next(self, damaged: int) -> int:
-        """The start of the next batch after the one at `damaged`; the end if there is none."""
+        """Returns the start of the next batch after the one at `damaged`; the end if there is none."""
         position = damaged + 1
         while position < self._end:
             block = self._read(position, _SEARCH_BYTES + HEADER_SIZE)

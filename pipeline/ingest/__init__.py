@@ -1,1 +1,1 @@
-"""Files to a topic, each row once: planned in batches that are recorded before they run."""
+"""The ingest: writes the rows of files to a topic, each once, in batches that are recorded before they run."""

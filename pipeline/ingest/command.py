@@ -10,7 +10,7 @@ from echoless.client.cluster import parse_addresses
 from echoless.pipeline.exactly_once import ExactlyOnceSink
 from echoless.pipeline.exactly_once.errors import SinkError
 from echoless.pipeline.exactly_once.ledger_files import open_ledger_files
-from echoless.pipeline.ingest.plan import Plan
+from echoless.pipeline.ingest.plan import IngestPlan
 from echoless.pipeline.ingest.run import Ingest
 from echoless.pipeline.ingest.settings import (
     BATCH_BYTES_DEFAULT,
@@ -21,9 +21,9 @@ from echoless.pipeline.ingest.settings import (
 )
 from echoless.pipeline.security import file_options, refuse_secrets
 from echoless.pipeline.session import open_session
-from echoless.pipeline.streaming.figures import Figures
+from echoless.pipeline.streaming.figures import StreamFigures
 from echoless.pipeline.streaming.job import Job, fail, pairs
-from echoless.pipeline.streaming.places import ledger_of, location
+from echoless.pipeline.streaming.locations import default_ledger, resolve_location
 
 _PLAN = "echoless-ingest"
 
@@ -57,7 +57,8 @@ def ingest_command(
         str | None, typer.Option(metavar="DDL", help="Columns and types; default: detected.")
     ] = None,
     reader_option: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Of Spark's reader: sep=;")
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="An option of Spark's reader: sep=;"),
     ] = None,
     in_order: Annotated[
         bool, typer.Option("--in-order", help="Keep the order of files and rows; one task.")
@@ -79,7 +80,8 @@ def ingest_command(
         str | None, typer.Option(metavar="URI", help="Default: in the checkpoint.")
     ] = None,
     target_option: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Of the sink: docs/sink.md.")
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="An option of the sink: docs/sink.md."),
     ] = None,
     target_config: Annotated[
         str | None,
@@ -110,7 +112,7 @@ def ingest_command(
         split_bytes=split_mib * MIB,
         batch_bytes=batch_mib * MIB,
     )
-    place = location(checkpoint)
+    progress = resolve_location(checkpoint)
     target_options = pairs(target_option, "--target-option")
     refuse_secrets(target_options, "--target-option", "--to-config")
     options = {
@@ -119,18 +121,23 @@ def ingest_command(
         **target_options,
     }
     try:
-        sink = ExactlyOnceSink(options, name=name, ledger=ledger or ledger_of(place), topic=topic)
-        plan = Plan(open_ledger_files(f"{place}/{_PLAN}"))
+        sink = ExactlyOnceSink(
+            options, name=name, ledger=ledger or default_ledger(progress), topic=topic
+        )
+        plan = IngestPlan(open_ledger_files(f"{progress}/{_PLAN}"))
     except SinkError as error:
         fail(f"{name}: {error}")
     ingest = Ingest(
         session=open_session(f"echoless ingest {name}", master=master),
         plan=plan,
         settings=settings,
-        paths=[location(path) for path in paths],
+        paths=[resolve_location(path) for path in paths],
         watch_s=interval_s if watch else None,
     )
     job = Job(
-        kind="ingest", name=name, metrics_listen=metrics_listen, figures=Figures(lag_unit="files")
+        kind="ingest",
+        name=name,
+        metrics_listen=metrics_listen,
+        figures=StreamFigures(lag_unit="files"),
     )
     job.run(ingest.run, sink.write)

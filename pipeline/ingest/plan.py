@@ -1,16 +1,16 @@
-"""The plan: which files are in which batch, decided once and recorded.
+"""Plan of an ingest: which files are in which batch, decided once and recorded.
 
     begun/settings.json         the settings common to all runs
     batches/<number>.json       the batch's files; created before any of them is read
     done/<number>.json          all its rows are acknowledged
 
 1. A batch file is created; nothing is sent yet. After a crash before this, nothing has happened.
-2. The batch is written through the sink. After a crash here, the next run finds the batch, reads the same
-   files in the same way, and the sink stores what is missing.
-3. The done file is created. After a crash before this, the same happens, and the sink finds all rows stored.
+2. The batch is written through the sink. After a crash here, the next run finds the batch, reads the same files in
+   the same way, and the sink stores the rows that are missing.
+3. The done file is created. After a crash before this, the next run does step 2 again, and the sink finds all rows
+   stored.
 
-Each file is created only if it does not exist, so of two concurrent runs one plans, and both write
-the same batches.
+Each file is created only if there is none, so of two concurrent runs one plans, and both write the same batches.
 
 Invariant: a file is in one batch only.
 Invariant: batches are numbered without gaps, and run in their order.
@@ -31,7 +31,7 @@ _BEGUN = "begun"
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class SourceFile:
-    """A file as it was when it was planned."""
+    """A file as it was found when it was planned."""
 
     path: str
     bytes: int
@@ -39,23 +39,25 @@ class SourceFile:
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class Batch:
+class FileBatch:
+    """Files that are written as one batch of the sink."""
+
     number: int
     files: tuple[SourceFile, ...]
 
 
 @dataclass(slots=True)
-class Plan:
+class IngestPlan:
     """The plan of one checkpoint."""
 
     _files: LedgerFiles
-    batches: list[Batch] = field(default_factory=list)
+    batches: list[FileBatch] = field(default_factory=list)
     done: int = 0
-    """The number of batches that are done, counted from 0."""
+    """Number of batches that are done: all below this one."""
     _planned: set[str] = field(default_factory=set)
 
     def agree(self, given: IngestSettings) -> IngestSettings | None:
-        """The settings of the first run; None if there was none. Raises `IngestError`."""
+        """Returns the settings of the first run; None if there was none. Raises `IngestError`."""
         if _SETTINGS not in self._files.list(_BEGUN):
             return None
         kept = IngestSettings.from_json(self._files.read(f"{_BEGUN}/{_SETTINGS}"))
@@ -71,15 +73,15 @@ class Plan:
         return kept
 
     def refresh(self) -> None:
-        """Reads the state of the checkpoint."""
+        """Reads what other runs have planned and done."""
         for number in range(len(self.batches), len(self._files.list("batches"))):
             self._take(_decode(number, self._files.read(_batch_name(number))))
         self.done = max(self.done, len(self._files.list("done")))
 
-    def next_batch(self) -> Batch | None:
+    def next_batch(self) -> FileBatch | None:
         return self.batches[self.done] if self.done < len(self.batches) else None
 
-    def finish(self, batch: Batch) -> None:
+    def finish(self, batch: FileBatch) -> None:
         """Records that all of the batch is acknowledged."""
         self._files.create(f"done/{batch.number:010}.json", b"{}")
         self.done = max(self.done, batch.number + 1)
@@ -90,7 +92,7 @@ class Plan:
         new.sort(key=lambda one: (one.modified_ms, one.path))
         bytes_max = 0 if settings.in_order else settings.batch_bytes
         for files in _cut(new, bytes_max):
-            batch = Batch(number=len(self.batches), files=tuple(files))
+            batch = FileBatch(number=len(self.batches), files=tuple(files))
             if not self._files.create(_batch_name(batch.number), _encode(batch)):
                 self.refresh()  # another run plans too; files it left out are found next time
                 return
@@ -100,12 +102,12 @@ class Plan:
     def files_waiting(self) -> int:
         return sum(len(batch.files) for batch in self.batches[self.done :])
 
-    def _take(self, batch: Batch) -> None:
+    def _take(self, batch: FileBatch) -> None:
         self.batches.append(batch)
         self._planned |= {one.path for one in batch.files}
 
 
-def check_unchanged(batch: Batch, listing: Sequence[SourceFile]) -> None:
+def check_unchanged(batch: FileBatch, listing: Sequence[SourceFile]) -> None:
     """Raises `IngestError` if a file has changed since it was planned."""
     found = {one.path: one for one in listing}
     for planned in batch.files:
@@ -136,10 +138,10 @@ def _batch_name(number: int) -> str:
     return f"batches/{number:010}.json"
 
 
-def _encode(batch: Batch) -> bytes:
+def _encode(batch: FileBatch) -> bytes:
     return json.dumps({"version": 1, "files": [asdict(one) for one in batch.files]}).encode()
 
 
-def _decode(number: int, data: bytes) -> Batch:
+def _decode(number: int, data: bytes) -> FileBatch:
     files = json.loads(data)["files"]
-    return Batch(number=number, files=tuple(SourceFile(**one) for one in files))
+    return FileBatch(number=number, files=tuple(SourceFile(**one) for one in files))

@@ -1,4 +1,4 @@
-"""Rows of files as records: the sink's columns, from the columns named in the settings."""
+"""Rows of files as records: the sink's columns, from the columns that the settings name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NESTED = (ArrayType, MapType, StructType)
 
 
 def to_records(frame: DataFrame, settings: IngestSettings) -> DataFrame:
-    """The column `value` and those of `key`, `partition` and `timestamp` that are requested.
+    """Selects the column `value`, and those of `key`, `partition` and `timestamp` that the settings ask for.
 
     Raises `IngestError` for a missing column.
     """
@@ -43,7 +43,7 @@ def _value(columns: _Table | _JsonLines, settings: IngestSettings) -> Column:
 
 
 class _Table:
-    """Columns with names and types."""
+    """Columns of a table, with names and types."""
 
     def __init__(self, frame: DataFrame) -> None:
         self._types = {one.name: one.dataType for one in frame.schema}
@@ -53,7 +53,7 @@ class _Table:
         return f.col(f"`{name.replace('`', '``')}`")
 
     def bytes_of(self, name: str) -> Column:
-        """Bytes as they are, nested values as JSON, everything else as its text."""
+        """Returns bytes as they are, nested values as JSON, all others as text."""
         kind = self._type(name)
         if isinstance(kind, BinaryType):
             return self.column(name)
@@ -79,7 +79,7 @@ class _Table:
 
 
 class _JsonLines:
-    """A line of text each, whose fields are looked up by name when needed."""
+    """Lines of JSON, whose fields are looked up by name."""
 
     def column(self, name: str) -> Column:
         return f.get_json_object("value", f"$['{name}']")
@@ -88,7 +88,7 @@ class _JsonLines:
         return self.column(name).cast("binary")
 
     def timestamp_of(self, name: str) -> Column:
-        """A timestamp from milliseconds or text."""
+        """Reads a timestamp from milliseconds or text."""
         text = self.column(name)
         is_number = text.rlike(r"^-?\d+$")
         return f.when(is_number, f.timestamp_millis(text.cast("long"))).otherwise(

@@ -1,6 +1,6 @@
-"""Runs an ingest: batches planned but not done, then new files, then perhaps waiting for more.
+"""One run of an ingest: the batches that are planned and not done, then new files, then files that arrive later.
 
-Batches run in a thread, so that the main thread shows progress and handles signals meanwhile.
+Batches are written in a thread, so that the main thread can show progress and handle signals.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from echoless.pipeline.exactly_once.errors import SinkError
-from echoless.pipeline.ingest.plan import Batch, Plan, check_unchanged
+from echoless.pipeline.ingest.plan import FileBatch, IngestPlan, check_unchanged
 from echoless.pipeline.ingest.rows import to_records
 from echoless.pipeline.ingest.settings import IngestError, IngestSettings
 from echoless.pipeline.ingest.source import find_schema, list_again, list_files, read_batch
@@ -26,17 +26,17 @@ from echoless.pipeline.streaming.run import TICK_S, StreamError
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Ingest:
-    """One run over some paths."""
+    """A run over some paths."""
 
     session: SparkSession
-    plan: Plan
+    plan: IngestPlan
     settings: IngestSettings
     paths: Sequence[str]
     watch_s: float | None
-    """Seconds between looks for new files; None: ends when all files are done."""
+    """Seconds between two searches for new files; None: the run ends when all files are done."""
 
     def run(self, job: Job, writer: CountedWriter) -> None:
-        """Returns when everything is done, or the run was stopped. Raises `StreamError`."""
+        """Writes batches until all are done or the run is stopped. Raises `StreamError`."""
         with ThreadPoolExecutor(max_workers=1) as executor:
             try:
                 self._wait(job, executor.submit(self._work, job, writer))
@@ -71,12 +71,12 @@ class Ingest:
     def _plan_new(self) -> None:
         self.plan.add(list_files(self.session, self.paths), self.settings)
 
-    def _begin(self, first: Batch) -> IngestSettings:
-        """The settings of all runs, with the columns of the first files."""
+    def _begin(self, first: FileBatch) -> IngestSettings:
+        """Records the settings of all runs, with the columns of the first files; returns them."""
         found = self.settings.schema or find_schema(self.session, self.settings, first)
         return self.plan.begin(self.settings.with_schema(found))
 
-    def _write(self, batch: Batch, settings: IngestSettings, writer: CountedWriter) -> None:
+    def _write(self, batch: FileBatch, settings: IngestSettings, writer: CountedWriter) -> None:
         check_unchanged(batch, list_again(self.session, batch))
         rows = to_records(read_batch(self.session, settings, batch), settings)
         writer.write(rows, batch.number)

@@ -1,6 +1,6 @@
-"""The settings that every run of an ingest must share: how files are read, and what a row becomes.
+"""Settings that all runs of an ingest share: how files are read, and which columns become a record.
 
-Kept in the checkpoint, because a batch that is rerun must give the same rows in the same order.
+They are kept in the checkpoint, because a batch that is rerun must give the same rows in the same order.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ class IngestError(Exception):
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class IngestSettings:
-    """The settings. Columns are names; None: there is none."""
+    """Settings of an ingest. Columns are given by name; None: no column is used."""
 
     format: str
     topic: str
     key_column: str | None = None
     value_column: str | None = None
-    """None: the whole row, as JSON."""
+    """Column of the value; None: the whole row, as JSON."""
     partition_column: str | None = None
     timestamp_column: str | None = None
-    """A timestamp, its text, or milliseconds."""
+    """Column of timestamps, of their text, or of milliseconds."""
     schema: str | None = None
-    """DDL; given, or taken from the first files."""
+    """Columns and types as DDL: given, or taken from the first files."""
     reader_options: Mapping[str, str]
     in_order: bool = False
-    """A batch is one file, written by one task."""
+    """Whether a batch is one file, written by one task."""
     split_bytes: int = SPLIT_BYTES_DEFAULT
-    """How much of a file one task reads."""
+    """Bytes of a file that one task reads."""
     batch_bytes: int = BATCH_BYTES_DEFAULT
 
     def with_schema(self, schema: str) -> IngestSettings:
@@ -64,6 +64,6 @@ class IngestSettings:
             is_kept = field.name == "schema" and new is None
             if old != new and not is_free and not is_kept:
                 raise IngestError(
-                    f"this checkpoint was begun with {field.name} {old!r}, not {new!r}: what is "
-                    "half done must be finished in the same way, or take a new checkpoint and name"
+                    f"this checkpoint was begun with {field.name} {old!r}, not {new!r}: finish it with the "
+                    "settings of its first run, or take a new checkpoint and name"
                 )

@@ -1,8 +1,8 @@
-"""Files as rows: the list of files, their columns, and a batch of them as a data frame.
+"""Files as a source of rows: their list, their columns, and a batch of them as a data frame.
 
-The number of Spark partitions of a batch normally depends on Spark's settings, even on its cores.
-Here it depends on the files alone, so that a batch that is rerun on another machine is divided in
-the same way.
+Spark normally divides files by its settings and even its number of cores. Here the number of Spark partitions depends
+on the files and the ingest's settings alone, so that a batch that is rerun on another machine is divided in the same
+way.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from echoless.pipeline.ingest.plan import Batch, SourceFile
+from echoless.pipeline.ingest.plan import FileBatch, SourceFile
 from echoless.pipeline.ingest.settings import IngestError, IngestSettings
 
-_WHOLE: Final = 2**62
+_WHOLE_FILE: Final = 2**62
 _SPECIAL: Final = re.compile(r"([\\\[\]{}*?])")
 _CSV: Final = {
     "header": "true",
@@ -29,7 +29,7 @@ _CSV: Final = {
 
 
 def list_files(session: SparkSession, paths: Sequence[str]) -> list[SourceFile]:
-    """All files that the paths name: files, directories with everything below them, or patterns.
+    """Lists the files that paths name: files, directories with everything below them, or patterns.
 
     Names that begin with `_` or `.` are left out. Raises `IngestError`.
     """
@@ -46,13 +46,13 @@ def list_files(session: SparkSession, paths: Sequence[str]) -> list[SourceFile]:
     return [SourceFile(path=row[0], bytes=row[1], modified_ms=row[2]) for row in rows]
 
 
-def list_again(session: SparkSession, batch: Batch) -> list[SourceFile]:
-    """The files of a batch as they are now. Raises `IngestError` if one is gone."""
+def list_again(session: SparkSession, batch: FileBatch) -> list[SourceFile]:
+    """Lists the files of a batch as they are now. Raises `IngestError` if one is gone."""
     return list_files(session, _paths(batch))
 
 
-def find_schema(session: SparkSession, settings: IngestSettings, batch: Batch) -> str:
-    """The columns of the first files as DDL; for CSV all text, since only the header is read."""
+def find_schema(session: SparkSession, settings: IngestSettings, batch: FileBatch) -> str:
+    """Returns the columns of a batch's files as DDL; those of CSV are text, since only the header is read."""
     if settings.format == "json":
         return "value string"
     options = {**_defaults(settings), **settings.reader_options}
@@ -63,9 +63,9 @@ def find_schema(session: SparkSession, settings: IngestSettings, batch: Batch) -
     )
 
 
-def read_batch(session: SparkSession, settings: IngestSettings, batch: Batch) -> DataFrame:
-    """Its rows. JSON lines are read as text: each is stored as it is."""
-    split_bytes = _WHOLE if settings.in_order else settings.split_bytes
+def read_batch(session: SparkSession, settings: IngestSettings, batch: FileBatch) -> DataFrame:
+    """Opens the rows of a batch. Lines of JSON are read as text, since each is stored as it is."""
+    split_bytes = _WHOLE_FILE if settings.in_order else settings.split_bytes
     session.conf.set("spark.sql.files.minPartitionNum", "1")
     session.conf.set("spark.sql.files.maxPartitionBytes", str(split_bytes))
     session.conf.set("spark.sql.files.openCostInBytes", str(min(split_bytes, 4 * 1024 * 1024)))
@@ -73,12 +73,12 @@ def read_batch(session: SparkSession, settings: IngestSettings, batch: Batch) ->
     reader = session.read.options(**{**_defaults(settings), **settings.reader_options})
     if settings.format == "json":
         return reader.format("text").load(paths).where(f.length(f.trim("value")) > 0)
-    assert settings.schema is not None, "it was found before the first batch"
+    assert settings.schema is not None, "Ingest._begin records it before the first batch"
     return reader.format(settings.format).schema(settings.schema).load(paths)
 
 
-def _paths(batch: Batch) -> list[str]:
-    """The paths, escaped: Spark treats every path as a pattern."""
+def _paths(batch: FileBatch) -> list[str]:
+    """Returns the paths, escaped: Spark treats every path as a pattern."""
     return [_SPECIAL.sub(r"\\\1", one.path) for one in batch.files]
 
 

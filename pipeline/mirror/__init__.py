@@ -1,1 +1,1 @@
-"""Topics copied to another cluster, each record once, the order of each partition kept."""
+"""The mirror: copies topics to another cluster, each record once, the order of each partition kept."""

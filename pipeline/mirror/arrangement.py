@@ -1,8 +1,8 @@
-"""The Spark partition of each source partition's records: the same in every attempt at a batch.
+"""Arrangement of records in Spark partitions that is the same in every attempt at a batch.
 
-Spark's Kafka source gives each source partition a task, but numbers the tasks in an order that may
-change when the batch is rerun, and the sink's promise holds per Spark partition. So records are
-moved to the Spark partition that the batch's own offsets give them, and sorted again.
+Spark's Kafka source gives each source partition a task, but numbers the tasks in an order that may change when the
+batch is rerun, and the sink's promise holds per Spark partition. So records are moved to the Spark partition that the
+batch's own offsets give them, and sorted again.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from echoless.pipeline.mirror.offsets import Offsets
 
 
 def arrange(frame: DataFrame, offsets: Offsets) -> DataFrame:
-    """The rows of a batch, each source partition as one Spark partition, by offset."""
-    first, count = _places(offsets)
-    if count == 1:  # the source's one task has them in order
+    """Arranges the rows of a batch: each source partition is one Spark partition, sorted by offset."""
+    first, count = _spark_partitions(offsets)
+    if count == 1:  # the source's only task has them in order
         return frame
-    place = _first_place(first) + f.col("partition")
-    return frame.repartitionById(count, place.cast("int")).sortWithinPartitions("offset")
+    spark_partition = _first_of_topic(first) + f.col("partition")
+    rows = frame.repartitionById(count, spark_partition.cast("int"))
+    return rows.sortWithinPartitions("offset")
 
 
-def _places(offsets: Offsets) -> tuple[dict[str, int], int]:
-    """The index of each topic's partition 0, and the number of partitions in all."""
+def _spark_partitions(offsets: Offsets) -> tuple[dict[str, int], int]:
+    """Returns the Spark partition of each topic's partition 0, and the number of Spark partitions."""
     first: dict[str, int] = {}
     count = 0
     for topic in sorted(offsets):
@@ -32,7 +33,7 @@ def _places(offsets: Offsets) -> tuple[dict[str, int], int]:
     return first, count
 
 
-def _first_place(first: dict[str, int]) -> Column:
+def _first_of_topic(first: dict[str, int]) -> Column:
     if len(first) == 1:
         return f.lit(0)
     pairs = [f.lit(part) for item in first.items() for part in item]

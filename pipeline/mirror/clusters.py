@@ -1,6 +1,6 @@
-"""Facts about two clusters needed before a mirror copies: topics, partitions, and that they differ.
+"""Checks of the two clusters before a mirror copies: topics, partitions, and that they are different clusters.
 
-A partition's records go to the partition of the same number, so the target must have as many.
+A partition's records go to the partition of the same number, so the target needs as many partitions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class MirrorError(Exception):
 
 
 def choose_topics(counts: Mapping[str, int], names: list[str], pattern: str | None) -> list[str]:
-    """The source's topics that are named, or match the pattern. Raises `MirrorError`."""
+    """Chooses the source's topics that are named, or match the pattern. Raises `MirrorError`."""
     if pattern is not None:
         found = sorted(name for name in counts if re.fullmatch(pattern, name))
         if not found:
@@ -42,7 +42,7 @@ def check_different(
     source_security: Security = NO_SECURITY,
     target_security: Security = NO_SECURITY,
 ) -> None:
-    """Refuses to mirror a cluster onto topics of itself that it would read. Raises `MirrorError`."""
+    """Refuses a source and a target that are one cluster. Raises `MirrorError`."""
     with connect(source, source_security) as one, connect(target, target_security) as other:
         if _addresses(_metadata(one)) & _addresses(_metadata(other)):
             raise MirrorError(
@@ -52,14 +52,14 @@ def check_different(
 
 
 def reads_what_it_writes(topics: Iterable[str], pattern: str | None, prefix: str) -> bool:
-    """Whether a mirror of these topics would, in one cluster, find its own output among its input."""
+    """Whether a mirror of these topics within one cluster would read its own output."""
     if not prefix:
         return True
     return pattern is not None and any(re.fullmatch(pattern, prefix + one) for one in topics)
 
 
 def partition_counts(bootstrap_servers: str, security: Security = NO_SECURITY) -> dict[str, int]:
-    """Partition counts of all topics except internal ones. Raises `ConnectionFailedError`."""
+    """Returns the partition counts of all topics but internal ones. Raises `ConnectionFailedError`."""
     with connect(bootstrap_servers, security) as bootstrap:
         found = _metadata(bootstrap).topics
     return {
@@ -70,7 +70,7 @@ def partition_counts(bootstrap_servers: str, security: Security = NO_SECURITY) -
 
 
 class TargetTopics:
-    """The target's topics, created or extended if allowed."""
+    """Topics of the target, which are created and extended if that is allowed."""
 
     def __init__(
         self,
@@ -87,10 +87,7 @@ class TargetTopics:
         self._counts: dict[str, int] = {}
 
     def ensure(self, needed: Mapping[str, int]) -> None:
-        """Ensures that each topic has at least this many partitions.
-
-        Raises `MirrorError`, `ConnectionFailedError`.
-        """
+        """Ensures that each topic has this many partitions. Raises `MirrorError`, `ConnectionFailedError`."""
         if self._lacking(needed):
             self._counts = partition_counts(self._bootstrap_servers, self._security)
         lacking = self._lacking(needed)
@@ -100,7 +97,7 @@ class TargetTopics:
             raise MirrorError(
                 "; ".join(self._complaint(topic, lacking[topic]) for topic in lacking)
             )
-        self._make(lacking)
+        self._create_or_extend(lacking)
         self._counts |= lacking
 
     def _lacking(self, needed: Mapping[str, int]) -> dict[str, int]:
@@ -113,7 +110,7 @@ class TargetTopics:
             "--create-topics"
         )
 
-    def _make(self, lacking: Mapping[str, int]) -> None:
+    def _create_or_extend(self, lacking: Mapping[str, int]) -> None:
         new = {topic: count for topic, count in lacking.items() if topic not in self._counts}
         larger = {topic: count for topic, count in lacking.items() if topic in self._counts}
         with self._controller() as controller:
@@ -152,7 +149,7 @@ def _extend(controller: BrokerConnection, larger: Mapping[str, int]) -> None:
 
 
 def _metadata(connection: BrokerConnection) -> Any:
-    """kio's answer about all topics."""
+    """Requests kio's MetadataResponse with all topics."""
     fields = {
         "topics": None,
         "allow_auto_topic_creation": False,
@@ -172,4 +169,4 @@ def _check(results: Any) -> None:
         code = one.error_code.value
         if code not in (ErrorCode.NONE, _CREATED_MEANWHILE):
             reason = getattr(one, "error_message", None) or one.error_code.name.upper()
-            raise MirrorError(f"{one.name} cannot be made in the target: {reason}")
+            raise MirrorError(f"{one.name} cannot be created in the target: {reason}")

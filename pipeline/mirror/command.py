@@ -9,42 +9,17 @@ from typing import Annotated, get_args
 import typer
 
 from echoless.client.cluster import parse_addresses
-from echoless.client.connection_errors import ConnectionFailedError
 from echoless.client.copier.settings import Start
-from echoless.client.security import Security
 from echoless.client.settings import Settings
-from echoless.pipeline.exactly_once import ExactlyOnceSink
-from echoless.pipeline.exactly_once.errors import OptionError, SinkError
+from echoless.pipeline.exactly_once.errors import OptionError
 from echoless.pipeline.exactly_once.options import read_options
-from echoless.pipeline.kafka_connector import ConnectorError
-from echoless.pipeline.mirror.clusters import (
-    MirrorError,
-    TargetTopics,
-    check_different,
-    choose_topics,
-    partition_counts,
-    reads_what_it_writes,
-)
-from echoless.pipeline.mirror.group_mirror import (
-    GROUP_BATCH_RECORDS_DEFAULT,
-    GroupMirrorPlan,
-    run_group_mirror,
-)
-from echoless.pipeline.mirror.mirror import (
-    BATCH_RECORDS_DEFAULT,
-    MirrorPlan,
-    Preparation,
-    read_source,
-    write_stream,
-)
-from echoless.pipeline.mirror.offsets import lag_of
+from echoless.pipeline.mirror.clusters import TargetTopics
+from echoless.pipeline.mirror.copying import MirrorTarget, copy_with_group, copy_with_spark
+from echoless.pipeline.mirror.group_mirror import GROUP_BATCH_RECORDS_DEFAULT, GroupMirrorPlan
+from echoless.pipeline.mirror.mirror import BATCH_RECORDS_DEFAULT, MirrorPlan
 from echoless.pipeline.security import checked, file_options, is_security_option, refuse_secrets
-from echoless.pipeline.streaming.counted_writer import CountedWriter
-from echoless.pipeline.streaming.figures import Figures
-from echoless.pipeline.streaming.job import Job, fail, pairs
-from echoless.pipeline.streaming.places import ledger_of, location
-from echoless.pipeline.streaming.run import StreamRun
-from echoless.pipeline.streaming.session import open_kafka_session
+from echoless.pipeline.streaming.job import pairs
+from echoless.pipeline.streaming.locations import resolve_location
 
 
 def mirror_command(
@@ -86,7 +61,7 @@ def mirror_command(
         bool, typer.Option("--create-topics", help="Create missing topics and partitions.")
     ] = False,
     replication_factor: Annotated[
-        int, typer.Option(help="Of topics it creates; -1: the target's default.")
+        int, typer.Option(help="Replicas of topics that are created; -1: the target's default.")
     ] = -1,
     batch_records: Annotated[
         int | None,
@@ -108,10 +83,12 @@ def mirror_command(
         bool, typer.Option("--allow-data-loss", help="Continue if records were deleted unread.")
     ] = False,
     source_option: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Of Spark's Kafka source.")
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="An option of Spark's Kafka source."),
     ] = None,
     target_option: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Of the sink: docs/sink.md.")
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="An option of the sink: docs/sink.md."),
     ] = None,
     source_config: Annotated[
         str | None,
@@ -134,11 +111,17 @@ def mirror_command(
     target_options = {**file_options(target_config, "--to-config"), **target_options}
     target_security = checked(target_options, "--to-config")
     own_options = {**file_options(source_config, "--from-config"), **source_options}
-    target_topics = TargetTopics(
-        _servers(target, "--to"),
-        creates=create_topics,
-        replication_factor=replication_factor,
+    reader_options = {n: v for n, v in source_options.items() if not is_security_option(n)}
+    to = MirrorTarget(
+        servers=target,
+        options=target_options,
         security=target_security,
+        topics=TargetTopics(
+            _servers(target, "--to"),
+            creates=create_topics,
+            replication_factor=replication_factor,
+            security=target_security,
+        ),
     )
     if position == "group":
         refused = {
@@ -146,7 +129,7 @@ def mirror_command(
             "--ledger": ledger,
             "--master": master,
             "--allow-data-loss": allow_data_loss,
-            "--source-option": [n for n in source_options if not is_security_option(n)],
+            "--source-option": reader_options,
         }
         _refuse_with_group(refused)
         group_plan = GroupMirrorPlan(
@@ -164,13 +147,7 @@ def mirror_command(
             batch_records=batch_records or GROUP_BATCH_RECORDS_DEFAULT,
             interval_s=interval_s,
         )
-        try:
-            _check_clusters(group_plan, target, target_topics, target_security)
-        except (MirrorError, ConnectionFailedError) as error:
-            fail(f"{name}: {error}")
-        Job(kind="mirror", name=name, metrics_listen=metrics_listen, figures=Figures()).run(
-            lambda job, _: run_group_mirror(job, group_plan, target_topics), lambda _, __: ()
-        )
+        copy_with_group(group_plan, to, metrics_listen=metrics_listen)
         return
     if checkpoint is None or position != "checkpoint":
         given = "--checkpoint DIR is missing" if checkpoint is None else f"not {position!r}"
@@ -182,48 +159,29 @@ def mirror_command(
         topics=_names(topics, topics_pattern),
         pattern=topics_pattern,
         prefix=prefix,
-        checkpoint=location(checkpoint),
+        checkpoint=resolve_location(checkpoint),
         batch_records=batch_records or BATCH_RECORDS_DEFAULT,
         starting_offsets=starting_offsets,
         fails_on_data_loss=not allow_data_loss,
         once=once,
         interval_s=interval_s,
-        source_options={n: v for n, v in source_options.items() if not is_security_option(n)},
+        source_options=reader_options,
         source_security=checked(own_options, "--from-config"),
     )
-    options = {"kafka.bootstrap.servers": target, **target_options}
-    try:
-        sink = ExactlyOnceSink(options, name=name, ledger=ledger or ledger_of(plan.checkpoint))
-        _check_clusters(plan, target, target_topics, target_security)
-        session = open_kafka_session(f"echoless mirror {name}", master=master)
-    except (MirrorError, ConnectionFailedError, ConnectorError, SinkError) as error:
-        fail(f"{name}: {error}")
-
-    def work(job: Job, writer: CountedWriter) -> None:
-        run = StreamRun(
-            Preparation(plan, target_topics.ensure),
-            writer,
-            job.stop,
-            figures=job.figures,
-            on_tick=job.line.update,
-            lag_of=lag_of,
-        )
-        run.run(write_stream(read_source(session, plan), plan))
-
-    Job(kind="mirror", name=name, metrics_listen=metrics_listen, figures=Figures()).run(
-        work, sink.write
+    copy_with_spark(
+        plan, to, name=name, ledger=ledger, master=master, metrics_listen=metrics_listen
     )
 
 
 def _refuse_with_group(options: Mapping[str, object]) -> None:
-    """Raises `typer.BadParameter` for the first option that a mirror with a group does not have."""
+    """Refuses options that a mirror with a group does not have. Raises `typer.BadParameter`."""
     for option, value in options.items():
         if value:
             raise typer.BadParameter("not with --position group", param_hint=option)
 
 
 def _producer_settings(target: str, options: Mapping[str, str]) -> Settings:
-    """The options `kafka.*` of the sink, for a mirror without it. Raises `typer.BadParameter`."""
+    """Reads the sink's options `kafka.*` for a mirror without a sink. Raises `typer.BadParameter`."""
     foreign = [one for one in options if not one.lower().startswith("kafka.")]
     _refuse_with_group({f"--target-option {one}": True for one in foreign})
     try:
@@ -243,28 +201,6 @@ def _start(text: str) -> Start:
     raise typer.BadParameter(
         f"earliest, latest or none, not {text!r}", param_hint="--starting-offsets"
     )
-
-
-def _check_clusters(
-    plan: MirrorPlan | GroupMirrorPlan,
-    target: str,
-    target_topics: TargetTopics,
-    target_security: Security,
-) -> None:
-    """Checks what can be known before anything runs.
-
-    Raises `MirrorError`, `ConnectionFailedError`.
-    """
-    counts = partition_counts(plan.source, plan.source_security)
-    chosen = choose_topics(counts, list(plan.topics), plan.pattern)
-    if reads_what_it_writes(chosen, plan.pattern, plan.prefix):
-        check_different(
-            plan.source,
-            target,
-            source_security=plan.source_security,
-            target_security=target_security,
-        )
-    target_topics.ensure({plan.prefix + topic: counts[topic] for topic in chosen})
 
 
 def _servers(text: str, option: str) -> str:

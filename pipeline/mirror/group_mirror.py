@@ -1,4 +1,4 @@
-"""A mirror whose position is kept in a consumer group of the source: a copier, without Spark."""
+"""Mirror with its position in a consumer group of the source: a copier, without Spark."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from echoless.pipeline.streaming.job import Job
 from echoless.pipeline.streaming.run import StreamError
 
 GROUP_BATCH_RECORDS_DEFAULT: Final = 10_000
-_LOOK_S: Final = 0.2
-"""Seconds between two looks at the request to stop."""
+_POLL_S: Final = 0.2
+"""Seconds between two checks of the request to stop."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class GroupMirrorPlan:
-    """The parameters of a mirror with a group."""
+    """Parameters of a mirror with a group."""
 
     source: str
     target: str
@@ -44,7 +44,7 @@ class GroupMirrorPlan:
     interval_s: float
 
     def settings(self) -> CopierSettings:
-        """The copier's settings."""
+        """Returns the settings of its copier."""
         return CopierSettings(
             group=self.group,
             topics=self.topics,
@@ -90,15 +90,15 @@ async def _run(job: Job, plan: GroupMirrorPlan, target_topics: TargetTopics) -> 
 
 
 async def _watch(job: Job, copier: Copier) -> None:
-    """Passes the request to stop on, and keeps the line on the terminal up to date."""
+    """Passes on the request to stop, and keeps the line on the terminal up to date."""
     while not job.stop.is_made:
         job.line.update()
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(_POLL_S)
     copier.stop()
 
 
 class _Progress:
-    """The copier's figures as those of a stream: what a commit covers is a batch."""
+    """Translates a copier's figures into those of a stream: the records of a commit are a batch."""
 
     def __init__(self, job: Job) -> None:
         self._figures = job.figures
@@ -106,7 +106,7 @@ class _Progress:
         self.copier: Copier | None = None
 
     def note(self, figures: CopierFigures) -> None:
-        """Adds what is new since the last commit."""
+        """Adds the work since the last commit."""
         records, size = figures.records - self._records, figures.bytes - self._bytes
         self._records, self._bytes = figures.records, figures.bytes
         if records:

@@ -1,4 +1,4 @@
-"""One mirror: its source, and what happens to a batch before the sink writes it."""
+"""One mirror as a Spark stream: its source, and the preparation of a batch for the sink."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ BATCH_RECORDS_DEFAULT: Final = 500_000
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class MirrorPlan:
-    """The parameters of a mirror."""
+    """Parameters of a mirror."""
 
     source: str
-    """Bootstrap servers."""
+    """Bootstrap servers of the source."""
     topics: tuple[str, ...]
     pattern: str | None = None
-    """A Java regular expression; topics that match later are mirrored, too."""
+    """A Java regular expression instead of topics; topics that match later are mirrored, too."""
     prefix: str = ""
-    """Prepended to the topics' names in the target."""
+    """Text before the topics' names in the target."""
     checkpoint: str
-    """A directory, in Spark's notation."""
+    """Directory of the progress: a path or URI that Spark accepts."""
     batch_records: int = BATCH_RECORDS_DEFAULT
     starting_offsets: str = "earliest"
     fails_on_data_loss: bool = True
@@ -40,12 +40,12 @@ class MirrorPlan:
     source_security: Security = NO_SECURITY
 
     def needed(self, offsets: Offsets) -> dict[str, int]:
-        """The number of partitions that each topic of the target must have."""
+        """Returns the number of partitions that each topic of the target must have."""
         return {self.prefix + topic: max(parts) + 1 for topic, parts in offsets.items()}
 
 
 def read_source(session: SparkSession, plan: MirrorPlan) -> DataFrame:
-    """The records of all topics, as they arrive."""
+    """Opens the stream of all topics' records."""
     topics = (
         {"subscribePattern": plan.pattern}
         if plan.pattern is not None
@@ -67,7 +67,7 @@ def read_source(session: SparkSession, plan: MirrorPlan) -> DataFrame:
 
 
 def write_stream(frame: DataFrame, plan: MirrorPlan) -> DataStreamWriter:
-    """Configures everything but the sink."""
+    """Configures the stream's writer, but for the sink."""
     writer = frame.writeStream.option("checkpointLocation", plan.checkpoint)
     if plan.once:
         return writer.trigger(availableNow=True)
@@ -75,7 +75,7 @@ def write_stream(frame: DataFrame, plan: MirrorPlan) -> DataStreamWriter:
 
 
 class Preparation:
-    """Prepares the rows of a batch for the sink."""
+    """Prepares the rows of a batch for the sink: arranged, and with the target's topics."""
 
     def __init__(self, plan: MirrorPlan, ensure: Callable[[Mapping[str, int]], None]) -> None:
         """`ensure` creates or extends the target's topics."""

@@ -1,8 +1,7 @@
 """Offsets of Spark's Kafka source, from its checkpoint and its progress reports.
 
-Both are JSON: `{"orders": {"0": 120, "1": 97}}`, half-open ends. The checkpoint's file
-`offsets/<batch>` is written before the batch runs and never changed, so every attempt at the batch
-reads the same.
+Both are JSON: `{"orders": {"0": 120, "1": 97}}`, half-open ends. The checkpoint's file `offsets/<batch>` is written
+before the batch runs and never changed, so every attempt at the batch reads the same.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 Offsets = Mapping[str, Mapping[int, int]]
-"""Topic -> partition -> offset."""
+"""Offsets by topic and partition."""
 
 
 def parse_offsets(value: Any) -> Offsets:
-    """The offsets of a progress report, where some versions of Spark nest JSON in JSON."""
+    """Parses the offsets of a progress report, where some versions of Spark nest JSON in JSON."""
     found = json.loads(value) if isinstance(value, str) else value
     return {
         topic: {int(partition): int(offset) for partition, offset in parts.items()}
@@ -27,7 +26,7 @@ def parse_offsets(value: Any) -> Offsets:
 
 
 def read_batch_offsets(session: SparkSession, checkpoint: str, batch_id: int) -> Offsets:
-    """The end of the batch in each partition of the source."""
+    """Reads the end of the batch in each partition of the source."""
     path = f"{checkpoint}/offsets/{batch_id}"
     row = session.read.text(path, wholetext=True).first()
     assert row is not None, "Spark writes it before the batch"
@@ -42,7 +41,7 @@ def parse_batch_offsets(text: str) -> Offsets:
 
 
 def lag_of(progress: Any) -> dict[str, int]:
-    """The lag of each partition, from a progress report of Spark's."""
+    """Returns the lag of each partition as of a progress report of Spark's."""
     (source,) = progress["sources"]
     latest, reached = parse_offsets(source["latestOffset"]), parse_offsets(source["endOffset"])
     return {

@@ -1,1 +1,1 @@
-"""Common parts of all streams: a run that can be stopped, figures, progress line, metrics."""
+"""Parts that the mirror and the ingest share: a run that can be stopped, figures, progress line, metrics."""

@@ -1,4 +1,4 @@
-"""Writes batches through the sink, and counts their records."""
+"""Writer of batches that counts their records."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Protocol
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as f
 
-from echoless.pipeline.streaming.figures import BatchFigures, Figures
+from echoless.pipeline.streaming.figures import BatchFigures, StreamFigures
 
 
-class Written(Protocol):
+class WriteReport(Protocol):
     """The sink's report on one Spark partition."""
 
     @property
@@ -20,13 +20,13 @@ class Written(Protocol):
     def rows_found(self) -> int: ...
 
 
-WriteBatch = Callable[[DataFrame, int], Sequence[Written]]
+WriteBatch = Callable[[DataFrame, int], Sequence[WriteReport]]
 
 
 class CountedWriter:
-    """The writer of one run."""
+    """Writes the batches of one run through the sink, and adds them to its figures."""
 
-    def __init__(self, write: WriteBatch, figures: Figures) -> None:
+    def __init__(self, write: WriteBatch, figures: StreamFigures) -> None:
         self._write = write
         self._figures = figures
 
@@ -46,7 +46,7 @@ class CountedWriter:
 
 
 def _size(rows: DataFrame) -> Column:
-    """Bytes of key and value."""
+    """Number of bytes of key and value."""
     sizes = (
         f.coalesce(f.octet_length(name), f.lit(0))
         for name in ("key", "value")

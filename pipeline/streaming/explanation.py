@@ -1,15 +1,15 @@
-"""A stream's error in one line: Spark reports it with the stacks of two languages."""
+"""Explanation of a stream's error in one line; Spark reports it with the stacks of two languages."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-_OURS: Final = re.compile(r"(?:pipeline|client)\.[\w.]+(?:Error|Exception): (.+)")
+_OURS: Final = re.compile(r"\becholess\.[\w.]+(?:Error|Exception): (.+)")
 _TWIN: Final = re.compile(
     r"CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming (?:jobs detected|queries are concurrently)"
 )
-"""Errors seen in the log of a running query, or in the metadata of one that starts."""
+"""Errors of a running query's log, and of the metadata of one that starts."""
 _PYTHONS: Final = re.compile(
     r"^(?!pyspark|py4j|java|org)[A-Za-z_][\w.]*(?:Error|Exception): .+", re.MULTILINE
 )
@@ -17,7 +17,7 @@ _SPARKS: Final = re.compile(r"\[[A-Z_0-9.]+\] (.+)")
 
 
 def explain(error: BaseException) -> str:
-    """Our own message if there is one, else Python's, Java's or Spark's."""
+    """Returns our own message if there is one, else Python's, Java's or Spark's."""
     text = str(error)
     if _TWIN.search(text):
         return "another run works with this checkpoint; nothing is stored twice, but one is enough"

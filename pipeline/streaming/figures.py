@@ -1,7 +1,7 @@
-"""A stream's progress: counted here, shown by `terminal.py` and `metrics.py`.
+"""Figures of a stream's progress, shown by `terminal.py` and `metrics.py`.
 
-Records are counted batch by batch, once the sink has all acknowledgements; the lag comes from
-Spark's progress reports.
+Records are counted batch by batch, once the sink has all acknowledgements; the lag comes from Spark's progress
+reports.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ _RATE_WINDOW_S = 10.0
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class BatchFigures:
-    """One written batch."""
+    """Figures of one written batch."""
 
     batch_id: int
     records: int
     bytes: int
-    """Bytes of keys and values."""
+    """Number of bytes of keys and values."""
     repeats: int
-    """Records that an earlier attempt had stored already."""
+    """Number of these records that an earlier attempt had stored."""
 
 
 @dataclass(slots=True)
-class Figures:
-    """The figures of one run. Spark's thread adds batches, the main thread reads."""
+class StreamFigures:
+    """Figures of one run. Spark's thread adds batches, the main thread reads."""
 
     started_at: float = field(default_factory=time.monotonic)
     records: int = 0
@@ -37,13 +37,14 @@ class Figures:
     batches: int = 0
     batch_id: int = -1
     lag: Mapping[str, int] = field(default_factory=dict)
-    """Lag by part of the source; empty if unknown."""
+    """Lag of each part of the source; empty if unknown."""
     lag_unit: str = "records"
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _recent: list[tuple[float, int]] = field(default_factory=list)
-    """When batches ended, and the number of records by then."""
+    """End of recent batches, in seconds, and the number of records by then."""
 
     def add(self, batch: BatchFigures) -> None:
+        """Adds a written batch; callable from any thread."""
         with self._lock:
             self.records += batch.records
             self.bytes += batch.bytes
@@ -62,7 +63,7 @@ class Figures:
 
     @property
     def records_per_s(self) -> float:
-        """Over the last seconds, or since the last batch but one if batches take longer."""
+        """Rate over the last ten seconds, or since the last batch but one if batches take longer."""
         now = time.monotonic()
         with self._lock:
             old = [one for one in self._recent if one[0] < now - _RATE_WINDOW_S]

@@ -1,4 +1,4 @@
-"""The parts that every stream command shares: progress, metrics, signals, one line at the end."""
+"""Parts that every stream command shares: progress, metrics, signals, one line at the end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final, NoReturn
 import typer
 
 from echoless.pipeline.streaming.counted_writer import CountedWriter, WriteBatch
-from echoless.pipeline.streaming.figures import Figures
+from echoless.pipeline.streaming.figures import StreamFigures
 from echoless.pipeline.streaming.metrics import FiguresCollector, MetricsServer
 from echoless.pipeline.streaming.run import StreamError
 from echoless.pipeline.streaming.stop_request import StopRequest
@@ -26,12 +26,12 @@ class Job:
     kind: str
     name: str
     metrics_listen: str | None
-    figures: Figures
+    figures: StreamFigures
     stop: StopRequest = field(default_factory=StopRequest)
     line: ProgressLine = field(init=False)
 
     def run(self, work: Callable[[Job, CountedWriter], None], write: WriteBatch) -> None:
-        """Returns when the work is done or was stopped; raises `typer.Exit` if it failed."""
+        """Runs the work until it is done or stopped. Raises `typer.Exit` if it fails."""
         self.line = ProgressLine(self.name, self.figures)
         with ExitStack() as stack:
             stack.enter_context(self.stop)
@@ -54,7 +54,7 @@ class Job:
 
 
 def fail(reason: str) -> NoReturn:
-    """Ends the command with one line. Raises `typer.Exit`."""
+    """Ends the command with one line on standard error. Raises `typer.Exit`."""
     typer.echo(reason, err=True)
     raise typer.Exit(FAILED)
 

@@ -1,4 +1,4 @@
-"""A stream's figures for Prometheus, over HTTP."""
+"""Figures of a stream as Prometheus metrics, over HTTP."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from echoless.client.cluster import parse_addresses
-from echoless.pipeline.streaming.figures import Figures
+from echoless.pipeline.streaming.figures import StreamFigures
 
 _COUNTERS: Final = (
     ("records", "Records written and acknowledged."),
     ("bytes", "Bytes of the keys and values of these records."),
-    ("repeats", "Records of these that an earlier attempt had stored already."),
+    ("repeats", "Records that an earlier attempt had stored, among these."),
     ("batches", "Batches written."),
 )
 
 
 class FiguresCollector(Collector):
-    """Reads the figures on every scrape."""
+    """Collector that reads the figures on every scrape."""
 
-    def __init__(self, kind: str, name: str, figures: Figures) -> None:
+    def __init__(self, kind: str, name: str, figures: StreamFigures) -> None:
         """`kind`: the job, `mirror` or `ingest`; `name`: its name."""
         self._prefix = f"echoless_{kind}"
         self._name = name
@@ -35,11 +35,13 @@ class FiguresCollector(Collector):
             counter = CounterMetricFamily(f"{self._prefix}_{field}", text, labels=["name"])
             counter.add_metric([self._name], getattr(figures, field))
             yield counter
-        rate = GaugeMetricFamily(f"{self._prefix}_records_per_second", "Lately.", labels=["name"])
+        rate = GaugeMetricFamily(
+            f"{self._prefix}_records_per_second", "Rate of the last seconds.", labels=["name"]
+        )
         rate.add_metric([self._name], figures.records_per_s)
         yield rate
         lag = GaugeMetricFamily(
-            f"{self._prefix}_lag", "What waits in the source.", labels=["name", "source"]
+            f"{self._prefix}_lag", "Waiting in the source.", labels=["name", "source"]
         )
         for source, count in figures.lag.items():
             lag.add_metric([self._name, source], count)
@@ -47,10 +49,10 @@ class FiguresCollector(Collector):
 
 
 class MetricsServer:
-    """The HTTP server. Use it in a `with` block."""
+    """HTTP server of the metrics. Use it in a `with` block."""
 
     def __init__(self, listen: str, collector: Collector) -> None:
-        """`listen`: HOST:PORT; port 0 takes a free one. Raises `ValueError` and `OSError`."""
+        """Starts serving at `listen`, HOST:PORT; port 0 takes a free one. Raises `ValueError`, `OSError`."""
         (address,) = parse_addresses(listen)
         registry = CollectorRegistry()
         registry.register(collector)

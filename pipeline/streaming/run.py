@@ -1,4 +1,4 @@
-"""Runs a stream until it is done, fails, or is asked to stop."""
+"""A stream from start to end: until it is done, fails, or is asked to stop."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from echoless.pipeline.streaming.counted_writer import CountedWriter
 from echoless.pipeline.streaming.explanation import explain
-from echoless.pipeline.streaming.figures import Figures
+from echoless.pipeline.streaming.figures import StreamFigures
 from echoless.pipeline.streaming.stop_request import StopRequest
 
 TICK_S: Final = 1
 
 Prepare = Callable[[DataFrame, int], DataFrame]
-"""Turns the source's rows into rows for the sink."""
+"""Turns a batch's rows from the source into rows for the sink."""
 
 
 class StreamError(Exception):
-    """A run ended with an error; the message is fit for the terminal."""
+    """A run ended with an error; the message is one line for the terminal."""
 
 
 class _StoppedError(Exception):
-    """Raised into a batch that must not begin."""
+    """Raised in a batch that must not begin."""
 
 
 class StreamRun:
@@ -41,14 +41,11 @@ class StreamRun:
         writer: CountedWriter,
         stop: StopRequest,
         *,
-        figures: Figures,
+        figures: StreamFigures,
         on_tick: Callable[[], None],
         lag_of: Callable[[Any], dict[str, int]],
     ) -> None:
-        """`on_tick`: called about once a second.
-
-        `lag_of`: the lag, from a progress report of Spark's.
-        """
+        """`on_tick` is called about once a second; `lag_of` reads the lag in a progress report of Spark's."""
         self._prepare = prepare
         self._writer = writer
         self._stop = stop
@@ -57,13 +54,10 @@ class StreamRun:
         self._lag_of = lag_of
 
     def run(self, stream: DataStreamWriter) -> None:
-        """Returns when the stream is done or was stopped. Raises `StreamError`."""
+        """Runs the stream until it is done or stopped. Raises `StreamError`."""
         try:
             query = stream.foreachBatch(self.write_batch).start()
-        except (
-            PySparkException,
-            Py4JJavaError,
-        ) as error:  # the latter if Spark has no class for it
+        except (PySparkException, Py4JJavaError) as error:  # Java's if Spark has no class for it
             raise StreamError(explain(error)) from error
         try:
             self._wait(query)
@@ -73,21 +67,21 @@ class StreamRun:
         finally:
             with suppress(PySparkException):
                 query.stop()
-        self._look(query)
+        self._report(query)
 
     def write_batch(self, frame: DataFrame, batch_id: int) -> None:
-        """Called by Spark, in its own thread."""
+        """Writes one batch; Spark calls this in a thread of its own."""
         if self._stop.is_made:
             raise _StoppedError("asked to stop")
         self._writer.write(self._prepare(frame, batch_id), batch_id)
 
     def _wait(self, query: StreamingQuery) -> None:
         while not query.awaitTermination(TICK_S):
-            self._look(query)
+            self._report(query)
             if self._stop.is_made and not query.status["isTriggerActive"]:
                 return
 
-    def _look(self, query: StreamingQuery) -> None:
+    def _report(self, query: StreamingQuery) -> None:
         progress = query.lastProgress
         if progress is not None:
             self._figures.lag = self._lag_of(json.loads(progress.json))

@@ -1,7 +1,7 @@
 """A request to stop a run: the first SIGINT or SIGTERM, or a call.
 
-The current batch is finished, and no other begins. A second signal ends the process at once, which
-is safe: the sink resumes the batch.
+The current batch is finished, and no other begins. A second signal ends the process at once, which is safe: the
+sink resumes the batch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopRequest:
-    """Use it in a `with` block; signals are handled if that is in the main thread."""
+    """Request to stop. Use it in a `with` block, which handles signals if it is in the main thread."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -30,7 +30,7 @@ class StopRequest:
         self._event.set()
 
     def wait(self, timeout_s: float) -> bool:
-        """Waits; returns whether the request was made by then."""
+        """Waits until the request is made, or for `timeout_s`; returns whether it was made."""
         return self._event.wait(timeout_s)
 
     def __enter__(self) -> Self:

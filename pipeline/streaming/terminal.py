@@ -1,4 +1,4 @@
-"""Progress on the terminal: one changing line, or plain lines if the output is not a terminal."""
+"""Progress on the terminal: one changing line, or a line now and then if the output is not a terminal."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from rich.filesize import decimal
 from rich.live import Live
 from rich.text import Text
 
-from echoless.pipeline.streaming.figures import Figures
+from echoless.pipeline.streaming.figures import StreamFigures
 
 _PLAIN_EVERY_S: Final = 10.0
 
 
 class ProgressLine:
-    """Shows figures on standard error. Use it in a `with` block."""
+    """Line that shows figures on standard error. Use it in a `with` block."""
 
-    def __init__(self, title: str, figures: Figures, console: Console | None = None) -> None:
+    def __init__(self, title: str, figures: StreamFigures, console: Console | None = None) -> None:
         self._title = title
         self._figures = figures
         self._console = console or Console(stderr=True, highlight=False, markup=False)
@@ -43,7 +43,7 @@ class ProgressLine:
             self._live.stop()
 
     def update(self) -> None:
-        """Updates the line; call it often. Plain lines are printed only now and then."""
+        """Updates the line; call it often. Without a terminal a line is printed every ten seconds."""
         if self._live is not None:
             self._live.update(Text(self.text()), refresh=True)
         elif time.monotonic() - self._shown_at >= _PLAIN_EVERY_S:
@@ -60,8 +60,8 @@ class ProgressLine:
         )
 
 
-def summary(title: str, figures: Figures) -> str:
-    """A run's outcome in one line."""
+def summary(title: str, figures: StreamFigures) -> str:
+    """Returns a run's outcome in one line."""
     rate = figures.records / max(figures.elapsed_s, 0.001)
     found = f", {figures.repeats:,} of them were stored already" if figures.repeats else ""
     lag = figures.lag_total

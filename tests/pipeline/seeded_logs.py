@@ -10,14 +10,14 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
-from echoless.pipeline.audit.findings import Kind
+from echoless.pipeline.audit.findings import FindingKind
 from tests.pipeline.written_logs import NOW_MS, Sent
 
 
 class Expected(NamedTuple):
     """The expected finding for one damage."""
 
-    kind: Kind
+    kind: FindingKind
     producer_id: int
     base_sequence: int
     records: int
@@ -66,13 +66,13 @@ class Damage:
         last = max(i for i in places if self.log[i].epoch == sent.epoch)
         again = self._rng.randint(at + 1, last + 1)
         self._insert(again, sent)
-        return Expected(Kind.REPEAT, sent.producer_id, sent.sequence, sent.count)
+        return Expected(FindingKind.REPEAT, sent.producer_id, sent.sequence, sent.count)
 
     def lose_batch(self, places: list[int]) -> Expected:
         """One batch is missing that others of its epoch follow."""
         followed = [a for a, b in itertools.pairwise(places) if self._same_epoch(a, b)]
         lost = self.log.pop(self._rng.choice(followed))
-        return Expected(Kind.GAP, lost.producer_id, lost.sequence, lost.count)
+        return Expected(FindingKind.GAP, lost.producer_id, lost.sequence, lost.count)
 
     def swap_batches(self, places: list[int]) -> Expected:
         """Exchanges two consecutive batches."""
@@ -81,7 +81,7 @@ class Damage:
         early, late = self.log[a], self.log[b]
         self.log[a] = late._replace(leader_epoch=early.leader_epoch)
         self.log[b] = early._replace(leader_epoch=late.leader_epoch)
-        return Expected(Kind.REORDERING, early.producer_id, early.sequence, early.count)
+        return Expected(FindingKind.REORDERING, early.producer_id, early.sequence, early.count)
 
     def revive_epoch(self, places: list[int]) -> Expected:
         """A producer of a newer epoch is followed by one more batch of its older epoch."""
@@ -90,7 +90,7 @@ class Damage:
         older = last._replace(sequence=last.next_sequence, count=3)
         self._insert(places[-1] + 1, newer)
         self._insert(places[-1] + 2, older)
-        return Expected(Kind.EPOCH_REGRESSION, last.producer_id, older.sequence, 3)
+        return Expected(FindingKind.EPOCH_REGRESSION, last.producer_id, older.sequence, 3)
 
     def _same_epoch(self, a: int, b: int) -> bool:
         return self.log[a].epoch == self.log[b].epoch

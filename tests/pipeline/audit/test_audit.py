@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from echoless.pipeline.audit.findings import Finding, Kind, Severity
+from echoless.pipeline.audit.findings import Finding, FindingKind, Severity
 from tests.pipeline.seeded_logs import damaged_log, sound_log
 from tests.pipeline.written_logs import write_logs
 
@@ -31,11 +31,11 @@ def findings_of(spark: SparkSession, directories: list[Path], output: Path) -> l
     import json
 
     from echoless.pipeline.audit.audit import audit, shown
-    from echoless.pipeline.audit.promises import read_promises
+    from echoless.pipeline.audit.log_checkpoints import read_checkpoints
 
     paths = [str(directory) for directory in directories]
     source = {"paths": json.dumps(paths), "splitBytes": "2000"}
-    tables = audit(spark, source, output, promises=read_promises(paths))
+    tables = audit(spark, source, output, checkpoints=read_checkpoints(paths))
     return list(shown(tables.findings))
 
 
@@ -59,12 +59,12 @@ def test_everything_that_was_damaged_is_found_and_nothing_else(spark, tmp_path):
         assert about == Counter(damage.expected)
     (flipped,) = [f for f in found if f.topic == "flipped" and f.severity == Severity.PROBLEM]
     assert (flipped.kind, flipped.file, flipped.position) == (
-        Kind.CRC,
+        FindingKind.CRC,
         f"flipped-0/{segment.name}",
         0,
     )
     (diverging,) = [f for f in found if f.topic == "sound"]
-    assert diverging.kind == Kind.DIVERGENCE
+    assert diverging.kind == FindingKind.DIVERGENCE
     assert diverging.base_offset == sum(sent.count for sent in sound[:60])
     assert {f.topic for f in found} == {*damages, "flipped", "sound"}
 
@@ -99,7 +99,7 @@ def test_replicas_agree_below_the_high_watermark(spark, tmp_path):
 
     found = findings_of(spark, [first, second], tmp_path / "tables")
 
-    diverging = {f.topic: f for f in found if f.kind == Kind.DIVERGENCE}
+    diverging = {f.topic: f for f in found if f.kind == FindingKind.DIVERGENCE}
     assert diverging.keys() == {"committed", "uncommitted", "missing"}
     assert {diverging[name].base_offset for name in ("committed", "uncommitted")} == {offset}
     assert diverging["committed"].severity == Severity.PROBLEM

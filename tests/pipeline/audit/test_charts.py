@@ -6,12 +6,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from echoless.pipeline.audit.charts import Line, area_chart, line_chart, number_text
+from echoless.pipeline.audit.charts import PlotLine, area_chart, line_chart, number_text
 
 
 def test_lines_carry_their_titles_and_no_markup():
     """Names of topics come from outside."""
-    chart = line_chart("a <b>", [Line(0, 0, 5, 5, "problem", "<x> & y", is_marked=True)])
+    chart = line_chart("a <b>", [PlotLine(0, 0, 5, 5, "problem", "<x> & y", is_marked=True)])
     drawn = ElementTree.fromstring(chart)
     assert drawn.get("aria-label") == "a <b>"
     (group,) = [g for g in drawn.iter("g") if g.get("class") == "problem"]

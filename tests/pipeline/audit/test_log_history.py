@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from echoless.pipeline.audit.findings import Finding, Kind, Severity
+from echoless.pipeline.audit.findings import Finding, FindingKind, Severity
 from echoless.protocol.record_batch import leader_stamp, read_header, walk
 from echoless.storage.log_config import LogConfig
 from tests.pipeline.audit.without_spark import judge_logs, judge_producers, read_batches
@@ -40,7 +40,7 @@ def test_a_wrong_checksum_hides_its_offsets(tmp_path: Path):
     segment, batches = write(tmp_path)
     segment.write_bytes(b"".join([*batches[:2], flip(batches[2], 70), *batches[3:]]))
     (found,) = judge(tmp_path)
-    assert (found.kind, found.base_offset, found.last_offset) == (Kind.CRC, 4, 5)
+    assert (found.kind, found.base_offset, found.last_offset) == (FindingKind.CRC, 4, 5)
     assert found.position == len(batches[0]) + len(batches[1])
 
 
@@ -49,7 +49,7 @@ def test_bytes_that_are_no_batch_hide_what_stood_there(tmp_path: Path):
     segment, batches = write(tmp_path)
     segment.write_bytes(b"".join([batches[0], b"\xff" * 500, *batches[4:]]))
     (found,) = judge(tmp_path)
-    assert (found.kind, found.base_offset, found.last_offset) == (Kind.DAMAGE, 2, 7)
+    assert (found.kind, found.base_offset, found.last_offset) == (FindingKind.DAMAGE, 2, 7)
     assert found.records == 6
 
 
@@ -67,7 +67,7 @@ def test_a_missing_batch_leaves_a_gap_of_offsets(tmp_path: Path):
     segment, batches = write(tmp_path)
     segment.write_bytes(b"".join([*batches[:2], *batches[3:]]))
     (found,) = judge(tmp_path)
-    assert (found.kind, found.base_offset, found.last_offset) == (Kind.OFFSET_GAP, 4, 5)
+    assert (found.kind, found.base_offset, found.last_offset) == (FindingKind.OFFSET_GAP, 4, 5)
     assert (found.severity, found.records, found.file) == (
         Severity.NOTE,
         2,
@@ -89,7 +89,7 @@ def test_holes_are_counted_wherever_the_log_is_cut(missing: list[int], split_byt
     assert len(found) == bool(holes)
     if holes:
         number, skip = holes[0]
-        assert (found[0].kind, found[0].severity) == (Kind.OFFSET_GAP, Severity.NOTE)
+        assert (found[0].kind, found[0].severity) == (FindingKind.OFFSET_GAP, Severity.NOTE)
         assert (found[0].base_offset, found[0].last_offset) == (number + 1, number + skip)
         assert found[0].records == sum(missing)
         assert (f"in {len(holes)} places" in found[0].text) == (len(holes) > 1)
@@ -101,7 +101,7 @@ def test_a_missing_file_is_a_problem(tmp_path: Path):
     first, second, third = sorted((tmp_path / "orders-0").glob("*.log"))[:3]
     second.unlink()
     (found,) = judge(tmp_path)
-    assert (found.kind, found.severity) == (Kind.OFFSET_GAP, Severity.PROBLEM)
+    assert (found.kind, found.severity) == (FindingKind.OFFSET_GAP, Severity.PROBLEM)
     assert (found.base_offset, found.last_offset) == (int(second.stem), int(third.stem) - 1)
     assert first.exists()
 
@@ -111,7 +111,7 @@ def test_a_batch_that_stands_twice_repeats_its_offsets(tmp_path: Path):
     segment, batches = write(tmp_path)
     segment.write_bytes(b"".join([*batches[:3], batches[2], *batches[3:]]))
     (found,) = judge(tmp_path)
-    assert (found.kind, found.base_offset, found.last_offset) == (Kind.OFFSET_REPEAT, 4, 5)
+    assert (found.kind, found.base_offset, found.last_offset) == (FindingKind.OFFSET_REPEAT, 4, 5)
 
 
 def test_leader_epochs_never_decrease(tmp_path: Path):
@@ -120,7 +120,7 @@ def test_leader_epochs_never_decrease(tmp_path: Path):
     older = leader_stamp(read_header(batches[2]), 4, 2) + batches[2][16:]
     segment.write_bytes(b"".join([*batches[:2], older, *batches[3:]]))
     (found,) = judge(tmp_path)
-    assert (found.kind, found.base_offset) == (Kind.LEADER_EPOCH_REGRESSION, 4)
+    assert (found.kind, found.base_offset) == (FindingKind.LEADER_EPOCH_REGRESSION, 4)
 
 
 @pytest.mark.parametrize("size", [1, 60, 100])
@@ -129,9 +129,9 @@ def test_a_torn_tail_is_a_problem_only_where_it_was_promised(tmp_path: Path, siz
     segment, batches = write(tmp_path)
     segment.write_bytes(b"".join(batches[:5]) + batches[5][:size])
     (note,) = judge(tmp_path, promised_offset=10)
-    assert (note.kind, note.severity) == (Kind.TORN_TAIL, Severity.NOTE)
+    assert (note.kind, note.severity) == (FindingKind.TORN_TAIL, Severity.NOTE)
     (problem,) = judge(tmp_path, promised_offset=12)
-    assert (problem.kind, problem.severity) == (Kind.DAMAGE, Severity.PROBLEM)
+    assert (problem.kind, problem.severity) == (FindingKind.DAMAGE, Severity.PROBLEM)
 
 
 def test_the_producers_of_a_damaged_batch_are_not_believed(tmp_path: Path):
@@ -139,7 +139,7 @@ def test_the_producers_of_a_damaged_batch_are_not_believed(tmp_path: Path):
     segment, batches = write(tmp_path)
     segment.write_bytes(b"".join([*batches[:2], flip(batches[2], 50), *batches[3:]]))
     (gap,) = judge_producers(read_batches(tmp_path))
-    assert (gap.kind, gap.after_offset, gap.base_offset) == (Kind.GAP, 3, 6)
+    assert (gap.kind, gap.after_offset, gap.base_offset) == (FindingKind.GAP, 3, 6)
 
 
 def test_a_header_counts_no_more_records_than_offsets(tmp_path: Path):
@@ -150,7 +150,7 @@ def test_a_header_counts_no_more_records_than_offsets(tmp_path: Path):
         changed = _sealed(whole[:57] + count.to_bytes(4, "big") + whole[61:])
         segment.write_bytes(b"".join([*batches[:2], changed, *batches[3:]]))
         found = [(one.kind, one.records) for one in judge(tmp_path)]
-        assert found == ([(Kind.RECORD_COUNT, 9)] if count else [])
+        assert found == ([(FindingKind.RECORD_COUNT, 9)] if count else [])
 
 
 def _sealed(batch: bytes) -> bytes:

@@ -9,17 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echoless.pipeline.audit import sequence_history
-from echoless.pipeline.audit.findings import Finding, Kind, Severity
-from echoless.pipeline.audit.runs import Run
+from echoless.pipeline.audit.findings import Finding, FindingKind, Severity
+from echoless.pipeline.audit.runs import SequenceRun
 from echoless.pipeline.audit.sequence_history import ProducerHistory
 from echoless.protocol.sequence import SEQUENCE_MAX, increment
 
 DAY_MS = 86_400_000
 
 
-def run(sequence: int, count: int, *, epoch: int = 0, offset: int = 0, timestamp: int = 0) -> Run:
+def run(
+    sequence: int, count: int, *, epoch: int = 0, offset: int = 0, timestamp: int = 0
+) -> SequenceRun:
     """Some batches of one producer in one row."""
-    return Run(
+    return SequenceRun(
         replica="r",
         topic="orders",
         partition=0,
@@ -38,7 +40,7 @@ def run(sequence: int, count: int, *, epoch: int = 0, offset: int = 0, timestamp
     )
 
 
-def judge(runs: Iterable[Run], *, log_begins_at_0: bool = True) -> list[Finding]:
+def judge(runs: Iterable[SequenceRun], *, log_begins_at_0: bool = True) -> list[Finding]:
     history = ProducerHistory(log_begins_at_0, DAY_MS)
     found = [finding for one in runs for finding in history.take(one)]
     return [*found, *history.finish()]
@@ -60,63 +62,70 @@ def test_what_follows_is_sound():
 def test_a_hole_that_stays_is_a_gap():
     """Missing sequences are named once, with the offsets on both sides."""
     (gap,) = judge([run(0, 5), run(8, 2, offset=20)])
-    assert (gap.kind, gap.base_sequence, gap.last_sequence, gap.records) == (Kind.GAP, 5, 7, 3)
+    assert (gap.kind, gap.base_sequence, gap.last_sequence, gap.records) == (
+        FindingKind.GAP,
+        5,
+        7,
+        3,
+    )
     assert (gap.after_offset, gap.base_offset) == (4, 20)
 
 
 def test_a_hole_that_is_filled_is_a_reordering():
     """Late is not lost; what is left of the hole is."""
-    assert brief(judge([run(0, 5), run(8, 2), run(5, 3)])) == [(Kind.REORDERING, 5, 3)]
+    assert brief(judge([run(0, 5), run(8, 2), run(5, 3)])) == [(FindingKind.REORDERING, 5, 3)]
     assert brief(judge([run(0, 5), run(8, 2), run(6, 1)])) == [
-        (Kind.REORDERING, 6, 1),
-        (Kind.GAP, 5, 1),
-        (Kind.GAP, 7, 1),
+        (FindingKind.REORDERING, 6, 1),
+        (FindingKind.GAP, 5, 1),
+        (FindingKind.GAP, 7, 1),
     ]
 
 
 def test_what_is_stored_again_is_a_repeat():
     """It holds if only part of the run is, and if it fills a hole besides."""
-    assert brief(judge([run(0, 5), run(2, 2), run(5, 1)])) == [(Kind.REPEAT, 2, 2)]
-    assert brief(judge([run(0, 5), run(3, 4), run(7, 1)])) == [(Kind.REPEAT, 3, 2)]
+    assert brief(judge([run(0, 5), run(2, 2), run(5, 1)])) == [(FindingKind.REPEAT, 2, 2)]
+    assert brief(judge([run(0, 5), run(3, 4), run(7, 1)])) == [(FindingKind.REPEAT, 3, 2)]
     assert brief(judge([run(0, 2), run(4, 2), run(0, 6)])) == [
-        (Kind.REPEAT, 0, 2),
-        (Kind.REORDERING, 2, 2),
-        (Kind.REPEAT, 4, 2),
+        (FindingKind.REPEAT, 0, 2),
+        (FindingKind.REORDERING, 2, 2),
+        (FindingKind.REPEAT, 4, 2),
     ]
 
 
 def test_sequences_are_compared_over_the_wrap():
     """A gap, a repeat and a reordering at 2**31 are those that they are elsewhere."""
     near_end = run(SEQUENCE_MAX - 1, 2)
-    assert brief(judge([near_end, run(3, 1)], log_begins_at_0=False)) == [(Kind.GAP, 0, 3)]
+    assert brief(judge([near_end, run(3, 1)], log_begins_at_0=False)) == [(FindingKind.GAP, 0, 3)]
     assert brief(judge([near_end, run(0, 3), run(SEQUENCE_MAX, 3)], log_begins_at_0=False)) == [
-        (Kind.REPEAT, SEQUENCE_MAX, 3)
+        (FindingKind.REPEAT, SEQUENCE_MAX, 3)
     ]
     late = [run(SEQUENCE_MAX - 1, 1), run(0, 1), run(SEQUENCE_MAX, 1)]
-    assert brief(judge(late, log_begins_at_0=False)) == [(Kind.REORDERING, SEQUENCE_MAX, 1)]
+    assert brief(judge(late, log_begins_at_0=False)) == [(FindingKind.REORDERING, SEQUENCE_MAX, 1)]
 
 
 def test_an_older_epoch_is_a_regression_and_its_sequences_are_its_own():
     """The late batch continues its epoch, so nothing is missing."""
     runs = [run(0, 5), run(0, 3, epoch=1), run(5, 2), run(3, 1, epoch=1)]
-    assert brief(judge(runs)) == [(Kind.EPOCH_REGRESSION, 5, 2)]
+    assert brief(judge(runs)) == [(FindingKind.EPOCH_REGRESSION, 5, 2)]
 
 
 def test_an_epoch_begins_at_0():
     """Unless its beginning may have been deleted from the log."""
-    assert brief(judge([run(3, 1)])) == [(Kind.GAP, 0, 3)]
+    assert brief(judge([run(3, 1)])) == [(FindingKind.GAP, 0, 3)]
     assert judge([run(3, 1)], log_begins_at_0=False) == []
     newer = [run(3, 1), run(2, 1, epoch=1)]
-    assert brief(judge(newer, log_begins_at_0=False)) == [(Kind.GAP, 0, 2)]
+    assert brief(judge(newer, log_begins_at_0=False)) == [(FindingKind.GAP, 0, 2)]
     before = [run(3, 1), run(1, 1)]
-    assert brief(judge(before, log_begins_at_0=False)) == [(Kind.REORDERING, 1, 1)]
+    assert brief(judge(before, log_begins_at_0=False)) == [(FindingKind.REORDERING, 1, 1)]
 
 
 def test_a_forgotten_producer_may_begin_anew():
     """After the expiration a sequence 0 is no repeat; before it, it is."""
     (note,) = judge([run(0, 5), run(0, 5, timestamp=DAY_MS)])
-    assert (note.kind, note.severity) == (Kind.FORGOTTEN, Severity.NOTE)
-    assert brief(judge([run(0, 5), run(0, 5, timestamp=DAY_MS - 1)])) == [(Kind.REPEAT, 0, 5)]
+    assert (note.kind, note.severity) == (FindingKind.FORGOTTEN, Severity.NOTE)
+    assert brief(judge([run(0, 5), run(0, 5, timestamp=DAY_MS - 1)])) == [
+        (FindingKind.REPEAT, 0, 5)
+    ]
 
 
 def test_open_holes_are_bounded(monkeypatch):
@@ -124,8 +133,8 @@ def test_open_holes_are_bounded(monkeypatch):
     monkeypatch.setattr(sequence_history, "HOLES_MAX", 2)
     history = ProducerHistory(log_begins_at_0=True, expiration_ms=DAY_MS)
     found = [f for start in (0, 2, 4, 6) for f in history.take(run(start, 1))]
-    assert brief(found) == [(Kind.GAP, 1, 1)]
-    assert brief(list(history.finish())) == [(Kind.GAP, 3, 1), (Kind.GAP, 5, 1)]
+    assert brief(found) == [(FindingKind.GAP, 1, 1)]
+    assert brief(list(history.finish())) == [(FindingKind.GAP, 3, 1), (FindingKind.GAP, 5, 1)]
 
 
 @pytest.mark.parametrize("start", [0, SEQUENCE_MAX - 15])
@@ -148,9 +157,9 @@ def test_it_agrees_with_a_model_that_remembers_everything(start: int, runs: list
     taken = [run(increment(start, first), count) for first, count in [(0, 1), *runs]]
     found = judge(taken, log_begins_at_0=start == 0)
     for kind, expected in (
-        (Kind.GAP, missing),
-        (Kind.REORDERING, late),
-        (Kind.REPEAT, repeated),
+        (FindingKind.GAP, missing),
+        (FindingKind.REORDERING, late),
+        (FindingKind.REPEAT, repeated),
     ):
         records = [
             (f.base_sequence - start + index) & SEQUENCE_MAX

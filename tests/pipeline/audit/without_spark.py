@@ -17,12 +17,12 @@ from echoless.pipeline.audit.runs import (
     LOG_ORDER,
     PARTITION_KEY,
     PRODUCER_KEY,
-    Run,
+    SequenceRun,
     merged_runs,
     runs_of_batches,
 )
 from echoless.pipeline.audit.sequence_history import ProducerHistory
-from echoless.pipeline.batches.data_directory import find_partitions, find_stretches
+from echoless.pipeline.batches.data_directory import find_partitions, find_segment_ranges
 from echoless.pipeline.batches.segment_scan import SegmentScan
 
 
@@ -30,8 +30,8 @@ def read_batches(data_dir: Path, split_bytes: int = 1 << 30) -> list[pa.RecordBa
     """All rows of a data directory."""
     batches = []
     for part in find_partitions(data_dir):
-        for stretch in find_stretches("r", part, split_bytes):
-            with SegmentScan(stretch) as scan:
+        for segment_range in find_segment_ranges("r", part, split_bytes):
+            with SegmentScan(segment_range) as scan:
                 batches += scan.rows()
     return batches
 
@@ -41,7 +41,7 @@ def judge_producers(
 ) -> Iterator[Finding]:
     """The findings about producers."""
     runs = _sorted(runs_of_batches(batches), PRODUCER_KEY)
-    rows = [row for batch in merged_runs(runs) for row in rows_of(batch, Run)]
+    rows = [row for batch in merged_runs(runs) for row in rows_of(batch, SequenceRun)]
     for _, group in groupby(rows, attrgetter(*PRODUCER_KEY)):
         history = ProducerHistory(complete, expiration_ms)
         for run in group:

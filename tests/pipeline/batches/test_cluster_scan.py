@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from echoless.pipeline.batches import cluster_scan
 from echoless.pipeline.batches.cluster_scan import plan_ranges, read_range
-from echoless.pipeline.batches.data_directory import find_partitions, find_stretches
+from echoless.pipeline.batches.data_directory import find_partitions, find_segment_ranges
 from echoless.pipeline.batches.partition_leader import ClusterReadError
 from echoless.pipeline.batches.segment_scan import SegmentScan
 
@@ -39,8 +39,10 @@ def from_cluster(address: str, topic: str | None) -> list[dict[str, Any]]:
 def from_files(data_dir: Path, topic: str) -> list[dict[str, Any]]:
     rows = []
     for part in find_partitions(data_dir):
-        for stretch in find_stretches("files", part, 1 << 40) if part.topic == topic else ():
-            with SegmentScan(stretch) as scan:
+        for segment_range in (
+            find_segment_ranges("files", part, 1 << 40) if part.topic == topic else ()
+        ):
+            with SegmentScan(segment_range) as scan:
                 rows += [row for batch in scan.rows() for row in batch.to_pylist()]
     return rows
 

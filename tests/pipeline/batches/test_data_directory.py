@@ -11,7 +11,7 @@ from echoless.pipeline.batches import data_directory
 from echoless.pipeline.batches.data_directory import (
     NotADataDirectoryError,
     find_partitions,
-    find_stretches,
+    find_segment_ranges,
     read_offsets,
 )
 from echoless.storage import paths
@@ -65,7 +65,7 @@ def test_an_index_padded_with_zeros_is_read(tmp_path: Path):
     """Kafka writes the active segment's index ahead of need."""
     write_logs(tmp_path, {("orders", 0): LOG})
     (part,) = find_partitions(tmp_path)
-    pieces = len(find_stretches("r", part, 1))
+    pieces = len(find_segment_ranges("r", part, 1))
     for index in (tmp_path / "orders-0").glob("*.index"):
         index.write_bytes(index.read_bytes() + struct.pack(">ii", 0, 0) * 100 + b"\0\0\0")
-    assert len(find_stretches("r", part, 1)) == pieces > 1
+    assert len(find_segment_ranges("r", part, 1)) == pieces > 1

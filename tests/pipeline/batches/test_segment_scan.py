@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from echoless.pipeline.batches.batch_columns import ARROW_SCHEMA
-from echoless.pipeline.batches.data_directory import find_partitions, find_stretches
+from echoless.pipeline.batches.data_directory import find_partitions, find_segment_ranges
 from echoless.pipeline.batches.segment_scan import SegmentScan
 from echoless.protocol.record_batch import compute_crc, walk
 from echoless.storage.log_config import LogConfig
@@ -22,11 +22,11 @@ WHOLE = 1 << 40
 
 
 def scan(data_dir: Path, split_bytes: int = WHOLE) -> list[dict[str, Any]]:
-    """Every row of the directory, stretch after stretch."""
+    """Every row of the directory, segment_range after segment_range."""
     rows: list[dict[str, Any]] = []
     for part in find_partitions(data_dir):
-        for stretch in find_stretches("replica", part, split_bytes):
-            with SegmentScan(stretch) as opened:
+        for segment_range in find_segment_ranges("replica", part, split_bytes):
+            with SegmentScan(segment_range) as opened:
                 rows += [row for batch in opened.rows() for row in batch.to_pylist()]
     return rows
 
@@ -70,14 +70,14 @@ def test_rows_say_what_the_headers_say(tmp_path: Path):
     assert rows[-1]["last_sequence"] == 1, "sequences wrap inside a batch"
 
 
-def test_stretches_are_the_log_in_pieces(tmp_path: Path):
+def test_ranges_are_the_log_in_pieces(tmp_path: Path):
     """However small the pieces are, every batch is in exactly one of them."""
     write_logs(tmp_path, {("orders", 0): sound_log("pieces"), ("orders", 1): sound_log("more")})
     whole = scan(tmp_path)
     pieces = [len(scan(tmp_path, size)) for size in (1, 400, 1500)]
     assert pieces == [len(whole)] * 3
     (part, _) = find_partitions(tmp_path)
-    assert len(find_stretches("r", part, 1)) > len(find_stretches("r", part, WHOLE)) > 1
+    assert len(find_segment_ranges("r", part, 1)) > len(find_segment_ranges("r", part, WHOLE)) > 1
 
 
 def test_an_index_that_lies_is_not_believed(tmp_path: Path):
@@ -89,7 +89,7 @@ def test_an_index_that_lies_is_not_believed(tmp_path: Path):
         data[at] ^= 1
     index.write_bytes(data)
     (part,) = find_partitions(tmp_path)
-    assert len(find_stretches("r", part, 1)) == 1
+    assert len(find_segment_ranges("r", part, 1)) == 1
 
 
 @pytest.mark.parametrize("bit", [0, 7])
@@ -165,8 +165,8 @@ def test_rows_have_the_schema_that_spark_is_told(tmp_path: Path):
     segment = one_segment(tmp_path, [Sent(7, 0, 0, 1)])
     segment.write_bytes(segment.read_bytes() + b"torn")
     (part,) = find_partitions(tmp_path)
-    (stretch,) = find_stretches("r", part, WHOLE)
-    with SegmentScan(stretch) as opened:
+    (segment_range,) = find_segment_ranges("r", part, WHOLE)
+    with SegmentScan(segment_range) as opened:
         batches = list(opened.rows())
     assert len(batches) == 2
     assert all(isinstance(batch, pa.RecordBatch) for batch in batches)

@@ -20,7 +20,7 @@ from tests.toolchain import require
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from echoless.pipeline.streaming.counted_writer import Written
+    from echoless.pipeline.streaming.counted_writer import WriteReport
     from echoless.pipeline.streaming.job import Job
 
 pytestmark = pytest.mark.spark
@@ -40,36 +40,36 @@ class Ingests:
         self._checkpoint = directory / "checkpoint"
 
     def job(self) -> Job:
-        from echoless.pipeline.streaming.figures import Figures
+        from echoless.pipeline.streaming.figures import StreamFigures
         from echoless.pipeline.streaming.job import Job
 
-        return Job(kind="ingest", name="ingest", metrics_listen=None, figures=Figures())
+        return Job(kind="ingest", name="ingest", metrics_listen=None, figures=StreamFigures())
 
     def run(
         self,
         *,
         job: Job | None = None,
         watch_s: float | None = None,
-        write: Callable[[DataFrame, int], Sequence[Written]] | None = None,
+        write: Callable[[DataFrame, int], Sequence[WriteReport]] | None = None,
         **settings: Any,
     ) -> None:
         """Runs until all files are done. `settings`: fields of `IngestSettings`."""
         from echoless.pipeline.exactly_once.ledger_files import LocalFiles
-        from echoless.pipeline.ingest.plan import Plan
+        from echoless.pipeline.ingest.plan import IngestPlan
         from echoless.pipeline.ingest.run import Ingest
         from echoless.pipeline.ingest.settings import IngestSettings
 
         given = {"reader_options": {}, "split_bytes": _SPLIT_BYTES, **settings}
         ingest = Ingest(
             session=self.spark,
-            plan=Plan(LocalFiles(self._checkpoint)),
+            plan=IngestPlan(LocalFiles(self._checkpoint)),
             settings=IngestSettings(topic="rows", **given),
             paths=[str(self.files)],
             watch_s=watch_s,
         )
         (job or self.job()).run(ingest.run, write or self.write)
 
-    def write(self, frame: DataFrame, batch_id: int) -> Sequence[Written]:
+    def write(self, frame: DataFrame, batch_id: int) -> Sequence[WriteReport]:
         """Through the real sink."""
         from echoless.pipeline.exactly_once import ExactlyOnceSink
 
@@ -146,7 +146,7 @@ def test_a_batch_that_was_not_marked_done_stores_nothing_again(ingests: Ingests)
 
     _write_numbers(ingests, "a.json", range(300))
 
-    def write_and_die(frame: DataFrame, batch_id: int) -> Sequence[Written]:
+    def write_and_die(frame: DataFrame, batch_id: int) -> Sequence[WriteReport]:
         from echoless.pipeline.exactly_once.errors import SinkError
 
         ingests.write(frame, batch_id)
@@ -165,7 +165,7 @@ def test_pieces_do_not_depend_on_the_machine(ingests: Ingests) -> None:
     _write_numbers(ingests, "a.json", range(1000))
     seen = []
 
-    def look(frame: DataFrame, batch_id: int) -> Sequence[Written]:
+    def look(frame: DataFrame, batch_id: int) -> Sequence[WriteReport]:
         seen.append([part for part in frame.rdd.glom().collect() if part])
         frame.write.format("noop").mode("overwrite").save()
         raise _SeenError

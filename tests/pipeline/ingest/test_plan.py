@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from echoless.pipeline.exactly_once.ledger_files import LocalFiles
-from echoless.pipeline.ingest.plan import Batch, Plan, SourceFile, check_unchanged
+from echoless.pipeline.ingest.plan import FileBatch, IngestPlan, SourceFile, check_unchanged
 from echoless.pipeline.ingest.settings import IngestError, IngestSettings
 
 SETTINGS = IngestSettings(format="csv", topic="orders", reader_options={}, batch_bytes=100)
@@ -18,13 +18,13 @@ def _file(name: str, size: int = 60, modified_ms: int = 1) -> SourceFile:
     return SourceFile(path=name, bytes=size, modified_ms=modified_ms)
 
 
-def _names(plan: Plan) -> list[list[str]]:
+def _names(plan: IngestPlan) -> list[list[str]]:
     return [[one.path for one in batch.files] for batch in plan.batches]
 
 
 def test_files_are_cut_into_batches_the_oldest_first(tmp_path: Path) -> None:
     """A batch takes files up to its size, and at least one."""
-    plan = Plan(LocalFiles(tmp_path))
+    plan = IngestPlan(LocalFiles(tmp_path))
     late, large = _file("a", 10, modified_ms=9), _file("b", 500, modified_ms=2)
     plan.add([late, large, _file("d", 30), _file("c", 40)], SETTINGS)
     assert _names(plan) == [["c", "d"], ["b"], ["a"]]
@@ -32,19 +32,19 @@ def test_files_are_cut_into_batches_the_oldest_first(tmp_path: Path) -> None:
 
 def test_in_order_a_batch_is_one_file(tmp_path: Path) -> None:
     """Spark would otherwise read larger files first."""
-    plan = Plan(LocalFiles(tmp_path))
+    plan = IngestPlan(LocalFiles(tmp_path))
     plan.add([_file("b", 1), _file("a", 2)], replace(SETTINGS, in_order=True))
     assert _names(plan) == [["a"], ["b"]]
 
 
 def test_a_later_run_finds_the_plan_and_adds_to_it(tmp_path: Path) -> None:
     """A file is planned once; what is done is not done again."""
-    first = Plan(LocalFiles(tmp_path))
+    first = IngestPlan(LocalFiles(tmp_path))
     first.add([_file("a"), _file("b")], SETTINGS)
     batch = first.next_batch()
     assert batch is not None
     first.finish(batch)
-    second = Plan(LocalFiles(tmp_path))
+    second = IngestPlan(LocalFiles(tmp_path))
     second.refresh()
     second.add([_file("b"), _file("a"), _file("c")], SETTINGS)
     assert _names(second) == [["a"], ["b"], ["c"]]
@@ -54,7 +54,7 @@ def test_a_later_run_finds_the_plan_and_adds_to_it(tmp_path: Path) -> None:
 
 def test_of_two_runs_at_once_one_plans(tmp_path: Path) -> None:
     """The slower one takes what the faster one has written, and plans the rest next time."""
-    one, other = Plan(LocalFiles(tmp_path)), Plan(LocalFiles(tmp_path))
+    one, other = IngestPlan(LocalFiles(tmp_path)), IngestPlan(LocalFiles(tmp_path))
     one.add([_file("a"), _file("b")], SETTINGS)
     other.add([_file("b"), _file("c")], SETTINGS)
     assert _names(other) == [["a"], ["b"]]
@@ -73,12 +73,12 @@ def test_of_two_runs_at_once_one_plans(tmp_path: Path) -> None:
 def test_a_file_must_be_as_it_was_planned(listing: list[SourceFile], reason: str) -> None:
     """Its rows would otherwise not be those that are perhaps stored in part."""
     with pytest.raises(IngestError, match=reason):
-        check_unchanged(Batch(number=0, files=(_file("a"),)), listing)
+        check_unchanged(FileBatch(number=0, files=(_file("a"),)), listing)
 
 
 def test_settings_are_those_of_the_first_run(tmp_path: Path) -> None:
     """Other columns would give other rows; only how much is planned at once may change."""
-    plan = Plan(LocalFiles(tmp_path))
+    plan = IngestPlan(LocalFiles(tmp_path))
     assert plan.agree(SETTINGS) is None
     kept = plan.begin(SETTINGS.with_schema("id int"))
     assert plan.agree(replace(SETTINGS, batch_bytes=7)) == kept

@@ -47,7 +47,7 @@ def test_a_target_that_does_not_fit_is_refused(target: str) -> None:
 
 def test_a_topic_that_cannot_be_made_is_told(target: str) -> None:
     """The broker's reason is passed on."""
-    with pytest.raises(MirrorError, match="cannot be made in the target"):
+    with pytest.raises(MirrorError, match="cannot be created in the target"):
         TargetTopics(target, creates=True).ensure({"no spaces": 1})
 
 

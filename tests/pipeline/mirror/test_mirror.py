@@ -52,12 +52,12 @@ def _mirror(spark: SparkSession, plan: MirrorPlan, target: str) -> None:
     from echoless.pipeline.mirror.mirror import Preparation, read_source, write_stream
     from echoless.pipeline.mirror.offsets import lag_of
     from echoless.pipeline.streaming.counted_writer import CountedWriter
-    from echoless.pipeline.streaming.figures import Figures
+    from echoless.pipeline.streaming.figures import StreamFigures
     from echoless.pipeline.streaming.run import StreamRun
     from echoless.pipeline.streaming.stop_request import StopRequest
 
     sink = ExactlyOnceSink(target, name="mirror", ledger=f"{plan.checkpoint}/ledger")
-    figures = Figures()
+    figures = StreamFigures()
     run = StreamRun(
         Preparation(plan, TargetTopics(target, creates=True).ensure),
         CountedWriter(sink.write, figures),

@@ -9,7 +9,7 @@ from echoless.pipeline.streaming.explanation import explain
 _TASK = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted. SQLSTATE: XXKST
 Traceback (most recent call last):
   File "sink.py", line 1, in write
-pipeline.exactly_once.errors.LedgerError: the ledger cannot be reached: gone
+echoless.pipeline.exactly_once.errors.LedgerError: the ledger cannot be reached: gone
 
 \tat org.apache.spark.Task.run(Task.scala:1)
 Caused by: java.lang.RuntimeException: ignored

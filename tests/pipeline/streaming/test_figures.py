@@ -1,4 +1,4 @@
-"""Figures, and how they are shown."""
+"""StreamFigures, and how they are shown."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import urllib.request
 import pytest
 from rich.console import Console
 
-from echoless.pipeline.streaming.figures import BatchFigures, Figures
+from echoless.pipeline.streaming.figures import BatchFigures, StreamFigures
 from echoless.pipeline.streaming.metrics import FiguresCollector, MetricsServer
 from echoless.pipeline.streaming.terminal import ProgressLine, summary
 
 
-def _figures() -> Figures:
-    figures = Figures(lag={"orders-0": 3, "orders-1": 1200})
+def _figures() -> StreamFigures:
+    figures = StreamFigures(lag={"orders-0": 3, "orders-1": 1200})
     figures.add(BatchFigures(batch_id=4, records=1500, bytes=2_000_000, repeats=10))
     figures.add(BatchFigures(batch_id=5, records=500, bytes=500_000, repeats=0))
     return figures
@@ -33,7 +33,7 @@ def test_a_line_says_how_far_it_came() -> None:
     line = ProgressLine("orders", _figures(), Console(file=io.StringIO()))
     assert line.text().startswith("orders: 2,000 records, 2.5 MB, ")
     assert line.text().endswith("/s, 1,203 records waiting")
-    assert "waiting" not in ProgressLine("orders", Figures()).text()
+    assert "waiting" not in ProgressLine("orders", StreamFigures()).text()
 
 
 def test_a_person_sees_one_line_that_changes() -> None:
