@@ -20,6 +20,7 @@ from echoless.broker.cluster.membership import ClusterMembership
 from echoless.broker.cluster.metadata_rows import MetadataRows
 from echoless.broker.cluster.stand_alone import StandAlone
 from echoless.broker.cluster.topics import Topics
+from echoless.broker.config.internal_topics import CONSUMER_OFFSETS
 from echoless.broker.config.listener_names import ADMIN, NATIVE
 from echoless.broker.config.loading import Config, LogFlush
 from echoless.broker.config.security import SecurityProtocol
@@ -42,7 +43,6 @@ from echoless.broker.records.produce import ProduceParts
 from echoless.broker.services import Services
 from echoless.broker.state_topics.append_parts import AppendParts
 from echoless.broker.state_topics.topic import StateTopic
-from echoless.protocol.internal_topics import CONSUMER_OFFSETS
 
 if TYPE_CHECKING:
     from echoless.broker.admin.server import AdminServer

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from echoless.broker.admin.group_lags import GroupLags
 from echoless.broker.admin.view import BrokerView, PartitionView
+from echoless.broker.config.internal_topics import CONSUMER_OFFSETS
 from echoless.broker.decisions.events import BatchDecision, Event, FaultHit, Skipped
 from echoless.protocol.dedup import BatchMetadata, ProducerEntry
-from echoless.protocol.internal_topics import CONSUMER_OFFSETS
 from echoless.storage.strays import Stray
 
 if TYPE_CHECKING:

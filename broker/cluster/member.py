@@ -24,6 +24,7 @@ from echoless.broker.cluster.leaving import Leaving
 from echoless.broker.cluster.member_state import ClusterMemberState, MemberEvent, next_state
 from echoless.broker.cluster.topic_creation import TopicCreation
 from echoless.broker.cluster.view import ClusterView
+from echoless.broker.config.internal_topics import INTERNAL_TOPICS
 from echoless.broker.config.loading import Config
 from echoless.broker.config.topic import TopicConfig
 from echoless.broker.controller.controller import Controller
@@ -126,7 +127,10 @@ class ClusterMember:
             ),
             now_ms=environment.now_ms,
             elections=metrics.elections,
-            internal_replicas=config.offsets_topic_replication_factor,
+            internal_replicas={
+                name: internal.replication_factor(config)
+                for name, internal in INTERNAL_TOPICS.items()
+            },
         )
 
     # --- what the cluster is asked ---

@@ -13,11 +13,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from echoless.broker.cluster.membership import ClusterMembership
+from echoless.broker.config.internal_topics import INTERNAL_TOPICS
 from echoless.broker.metadata.node_data import NO_LEADER, LeaderAndIsr
 from echoless.broker.metadata.topic_registry import TopicRegistry
 from echoless.broker.partitions.partition_registry import PartitionRegistry
 from echoless.protocol.errors import ErrorCode
-from echoless.protocol.internal_topics import INTERNAL_TOPICS
 from echoless.protocol.metadata_response import PartitionRow, encode_partitions, encode_topic
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from echoless.broker.cluster.membership import ClusterMembership
-from echoless.broker.config import internal_topics
+from echoless.broker.config.internal_topics import INTERNAL_TOPICS
 from echoless.broker.config.loading import Config
 from echoless.broker.config.topic import check_in_force
 from echoless.broker.descriptors import descriptor_shares
@@ -24,15 +24,9 @@ from echoless.broker.metadata.topic_registry import TopicRegistry
 from echoless.broker.partitions.partition_registry import PartitionRegistry
 from echoless.broker.partitions.topic_deletion import TopicDeletion
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.internal_topics import INTERNAL_TOPICS
 
 logger = logging.getLogger(__name__)
 limited: Final = LimitedLog(logger)
-INTERNAL_CONFIG: Final = {
-    **internal_topics.FIXED,
-    "segment.bytes": str(100 * 1024 * 1024),
-}
-"""The settings of an internal topic, unless it is created with others."""
 _ANYONE: Final = "any address"
 """Any client may create and delete topics: their lines share one allowance."""
 
@@ -64,9 +58,10 @@ class Topics:
         Raises `KafkaError` as `TopicRegistry.create_topic` does, and INVALID_CONFIG for an internal topic.
         """
         wanted = len(new.assignment or ()) or new.partitions
-        if new.name in INTERNAL_TOPICS:
-            internal_topics.check_allowed(new.name, new.config)
-            new = replace(new, config={**INTERNAL_CONFIG, **new.config})
+        internal = INTERNAL_TOPICS.get(new.name)
+        if internal is not None:
+            internal.check_allowed(new.config)
+            new = replace(new, config={**internal.fixed, **internal.initial, **new.config})
         check_in_force(self._config, new.config)
         lack = self._lack_of_room(wanted, new.replication_factor)
         if lack is not None:
@@ -98,11 +93,12 @@ class Topics:
         Raises `KafkaError` as `TopicRegistry.create_partitions` does.
         """
         known = self._registry.topics.get(name)
-        if name in INTERNAL_TOPICS and known is not None:
+        internal = INTERNAL_TOPICS.get(name)
+        if internal is not None and known is not None:
             raise KafkaError(
                 ErrorCode.INVALID_PARTITIONS,
-                f"the number of partitions of {name} decides where each group's state is, so it "
-                f"cannot change",
+                f"the number of partitions of {name} decides where each {internal.kept}'s state is, "
+                f"so it cannot change",
             )
         if known is not None:
             added = max(count - known.partition_count, 0)
@@ -121,10 +117,11 @@ class Topics:
 
         Raises `KafkaError` as `TopicRegistry.delete_topic` does, and INVALID_TOPIC_EXCEPTION.
         """
-        if name in INTERNAL_TOPICS and name in self._registry.topics:
+        internal = INTERNAL_TOPICS.get(name)
+        if internal is not None and name in self._registry.topics:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"Topic {name} is internal and cannot be deleted: groups keep their state in it",
+                f"Topic {name} is internal and cannot be deleted: {internal.kept}s keep their state in it",
             )
         return await self._deletion.delete(name)
 
@@ -150,11 +147,12 @@ class Topics:
 
         Raises `KafkaError` as `create` does.
         """
-        config = self._config
-        replicas = min(config.offsets_topic_replication_factor, max(len(self._cluster.brokers), 1))
+        internal = INTERNAL_TOPICS[name]
+        brokers = max(len(self._cluster.brokers), 1)
+        replicas = min(internal.replication_factor(self._config), brokers)
         new = NewTopic(
             name=name,
-            partitions=config.offsets_topic_num_partitions,
+            partitions=internal.partition_count(self._config),
             replication_factor=replicas,
         )
         topic = await self.create(new)

@@ -14,7 +14,7 @@ from echoless.broker.config.values import INT32_MAX, duration, integer, size
 
 @dataclass(slots=True, frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class GroupConfig(SecurityConfig):
-    """Consumer groups and committed offsets."""
+    """Settings of consumer groups and committed offsets."""
 
     offsets_topic_num_partitions: int = setting(
         8,

@@ -1,39 +1,87 @@
-"""Settings of internal topics that no client changes: they keep the newest record of each key, and nothing else.
+"""The internal topics: those in which coordinators of this broker keep their state.
 
-Retention would delete the state of coordinators. What a coordinator compresses stays as it is.
+Clients read them and change nothing that is in them. `INTERNAL_TOPICS` has a row for each; whatever treats such a topic
+specially (its creation, its settings, what is refused, the replicas it gets as the cluster grows) asks its row.
+
+An internal topic keeps the newest record of each key and nothing else. Retention would delete the state of
+coordinators, so some settings are fixed: no client changes them, and what is stored does not count.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
+from echoless.broker.config.names import Config
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.internal_topics import INTERNAL_TOPICS
 
-FIXED: Final[Mapping[str, str]] = {
+CONSUMER_OFFSETS: Final = "__consumer_offsets"
+"""Consumer groups and the offsets that they have committed."""
+_NEWEST_OF_EACH_KEY: Final[Mapping[str, str]] = {
     "cleanup.policy": "compact",
     "compression.type": "producer",
     "retention.bytes": "-1",
     "retention.ms": "-1",
 }
-_DEFAULTS: Final[Mapping[str, str]] = {"segment.bytes": "104857600"}
-"""Settings that Kafka gives such a topic when it creates it; clients may change them."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class InternalTopic:
+    """One internal topic."""
+
+    name: str
+    kept: str
+    """The kind of thing that is kept in it, in the singular. Each one's state is in the partition that its name chooses."""
+    partitions_from: str
+    """The name in `Config` of the number of partitions that it is created with."""
+    replicas_from: str
+    """The name in `Config` of the number of replicas that it is to have."""
+    fixed: Mapping[str, str]
+    """Settings that are in force whatever is stored."""
+    initial: Mapping[str, str]
+    """Settings that it is created with, and that clients may change."""
+
+    def partition_count(self, config: Config) -> int:
+        """The number of partitions to create it with."""
+        return int(getattr(config, self.partitions_from))
+
+    def replication_factor(self, config: Config) -> int:
+        """The number of replicas that each partition is to have, once there are as many brokers."""
+        return int(getattr(config, self.replicas_from))
+
+    def check_allowed(self, changes: Mapping[str, str]) -> None:
+        """Raises `KafkaError` INVALID_CONFIG if new overrides would change how it keeps records."""
+        for name, value in self.fixed.items():
+            if changes.get(name, value) != value:
+                raise KafkaError(
+                    ErrorCode.INVALID_CONFIG,
+                    f"{name} of {self.name} is always {value}: coordinators read it back, so the newest record of "
+                    f"each key stays, and nothing expires but by their own tombstones",
+                )
+
+
+_ALL: Final = (
+    InternalTopic(
+        name=CONSUMER_OFFSETS,
+        kept="group",
+        partitions_from="offsets_topic_num_partitions",
+        replicas_from="offsets_topic_replication_factor",
+        fixed=_NEWEST_OF_EACH_KEY,
+        initial={"segment.bytes": str(100 * 1024 * 1024)},
+    ),
+)
+INTERNAL_TOPICS: Final[Mapping[str, InternalTopic]] = {topic.name: topic for topic in _ALL}
 
 
 def in_force(topic: str, overrides: Mapping[str, str]) -> Mapping[str, str]:
     """The overrides of a topic that apply: whatever is stored, nothing of an internal topic expires."""
-    return {**_DEFAULTS, **overrides, **FIXED} if topic in INTERNAL_TOPICS else overrides
+    internal = INTERNAL_TOPICS.get(topic)
+    return {**internal.initial, **overrides, **internal.fixed} if internal else overrides
 
 
 def check_allowed(topic: str, changes: Mapping[str, str]) -> None:
     """Raises `KafkaError` INVALID_CONFIG if new overrides would change how an internal topic keeps records."""
-    if topic not in INTERNAL_TOPICS:
-        return
-    for name, value in FIXED.items():
-        if changes.get(name, value) != value:
-            raise KafkaError(
-                ErrorCode.INVALID_CONFIG,
-                f"{name} of {topic} is always {value}: coordinators read it back, so the newest record of each "
-                f"key stays, and nothing expires but by their own tombstones",
-            )
+    internal = INTERNAL_TOPICS.get(topic)
+    if internal is not None:
+        internal.check_allowed(changes)

@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import logging
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from echoless.broker.controller.campaign import NO_CONTROLLER, Campaign, Term
@@ -55,13 +55,13 @@ class Controller:
         unclean: Callable[[Topic], bool],
         now_ms: Callable[[], int],
         elections: defaultdict[str, int],
-        internal_replicas: int = 1,
+        internal_replicas: Mapping[str, int],
     ) -> None:
         """`unclean`: whether a topic may be led by a replica that was not in sync.
 
         `registry` follows the tree, and `live_brokers` is started, before `run` begins. `elections`
-        counts the elections held: `clean`, or `unclean` (records may be lost). `internal_replicas`: how
-        many an internal topic should have, if there are so many brokers.
+        counts the elections held: `clean`, or `unclean` (records may be lost). `internal_replicas`: the
+        number that each internal topic is to have, by name, once there are as many brokers.
         """
         self._tree = tree
         self._registry = registry

@@ -9,7 +9,7 @@ Knows nothing of how a controller is elected. Called by `controller.py`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -36,7 +36,6 @@ from echoless.broker.metadata.node_data import PREFERRED_REPLICA_ELECTION, NodeD
 from echoless.broker.metadata.topic import StateChange, Topic, TopicChanged
 from echoless.broker.metadata.topic_registry import TopicRegistry
 from echoless.broker.tree.node_tree import Delete, MultiFailedError, NodeTree
-from echoless.protocol.internal_topics import INTERNAL_TOPICS
 
 logger = logging.getLogger(__name__)
 
@@ -56,9 +55,9 @@ class ControllerTasks:
         *,
         unclean: Callable[[Topic], bool],
         elections: MutableMapping[str, int],
-        internal_replicas: int = 1,
+        internal_replicas: Mapping[str, int],
     ) -> None:
-        """`internal_replicas`: how many an internal topic should have, if there are so many brokers."""
+        """`internal_replicas`: the number that each internal topic is to have, by name, once there are as many brokers."""
         self.term = term
         self._tree = tree
         self._registry = registry
@@ -87,8 +86,9 @@ class ControllerTasks:
         await self._hold_asked_elections()
         for topic in list(self._registry.topics.values()):
             await self._finish_reassignments(topic)
-        for name in INTERNAL_TOPICS & self._registry.topics.keys():
-            await self._widen(name)
+        for name, wanted in self._internal_replicas.items():
+            if name in self._registry.topics:
+                await self._widen(name, wanted)
 
     def _electorate(self) -> Electorate:
         brokers = self._live_brokers.brokers
@@ -161,13 +161,13 @@ class ControllerTasks:
             await self._registry.change_assignment(current.name, partition, target, None, checks)
             logger.info("%s-%d: reassigned to %s", current.name, partition, target)
 
-    async def _widen(self, name: str) -> None:
-        """Begins to give the partitions of an internal topic the replicas that they lack."""
+    async def _widen(self, name: str, wanted: int) -> None:
+        """Begins to give the partitions of an internal topic the replicas that they lack of those `wanted`."""
         for partition in self._registry.topics[name].assignment:
             topic = self._registry.topics.get(name)
             if topic is None:
                 return
-            target = wider(topic, partition, self._electorate().staying, self._internal_replicas)
+            target = wider(topic, partition, self._electorate().staying, wanted)
             if target is not None:
                 replicas, moving = reassign(topic, partition, target)
                 checks = [self.term.proof, *still_as_decided(topic, partition)]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from echoless.broker.config.internal_topics import INTERNAL_TOPICS
 from echoless.broker.metadata.topic import Topic, TopicChanged, TopicEvent
 from echoless.broker.network.turns import in_thread, work_in_turns
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.internal_topics import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

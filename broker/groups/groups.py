@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Final
 
+from echoless.broker.config.internal_topics import CONSUMER_OFFSETS
 from echoless.broker.config.loading import Config
 from echoless.broker.essential_task import reported_task
 from echoless.broker.groups.cluster_topics import ClusterTopics
@@ -21,7 +22,6 @@ from echoless.broker.network.turns import work_in_turns
 from echoless.broker.partitions.partition import Partition
 from echoless.broker.state_topics.topic import StateTopic
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.internal_topics import CONSUMER_OFFSETS
 from echoless.protocol.state_records.partitioner import partition_of
 
 if TYPE_CHECKING:

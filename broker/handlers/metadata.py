@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from echoless.broker.cluster.addresses import client_addresses
 from echoless.broker.cluster.metadata_rows import PACKED_AT_ONCE, partition_rows
+from echoless.broker.config.internal_topics import INTERNAL_TOPICS
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
 from echoless.broker.handlers.authorized_operations import cluster_operations, topic_operations
@@ -28,7 +29,6 @@ from echoless.broker.network.request import Answer, Outcome, Request
 from echoless.broker.network.turns import Described, Fields, in_turns
 from echoless.protocol.acl import AclOperation, ResourceType
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.internal_topics import INTERNAL_TOPICS
 from echoless.protocol.metadata_request import MetadataRequest, WantedTopic
 from echoless.protocol.metadata_response import (
     BrokerRow,

@@ -16,6 +16,7 @@ import asyncio
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+from echoless.broker.config.internal_topics import INTERNAL_TOPICS
 from echoless.broker.config.loading import Config
 from echoless.broker.config.topic import TopicConfig, to_log_config
 from echoless.broker.doubt import changes_state
@@ -40,7 +41,6 @@ from echoless.broker.partitions.removal import Removal
 from echoless.broker.partitions.roles import RoleListener
 from echoless.broker.partitions.stray_logs import finish_deletions, set_strays_aside
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.internal_topics import INTERNAL_TOPICS
 from echoless.storage.disk_work import RunAll, one_by_one
 from echoless.storage.file_system import OutOfDescriptorsError, StorageError
 from echoless.storage.log_config import LogConfig

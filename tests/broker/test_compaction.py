@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from echoless.broker.config.internal_topics import CONSUMER_OFFSETS
 from echoless.broker.partitions.partition import Partition
 from echoless.broker.threads import DISK
 from echoless.protocol.errors import ErrorCode
-from echoless.protocol.internal_topics import CONSUMER_OFFSETS
 from echoless.protocol.record_batch import (
     DELETE_HORIZON_BIT,
     HEADER_SIZE,

@@ -12,7 +12,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from echoless.protocol.internal_topics import CONSUMER_OFFSETS
+from echoless.broker.config.internal_topics import CONSUMER_OFFSETS
 from echoless.protocol.state_records.classic_group_value import GroupValue, read_group_value
 from echoless.protocol.state_records.group_keys import GroupKey, OffsetKey, OtherKey, read_key
 from echoless.protocol.state_records.partitioner import partition_of

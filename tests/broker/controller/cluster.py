@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 from echoless.broker.cluster.withdrawal import withdraw
+from echoless.broker.config.internal_topics import CONSUMER_OFFSETS
 from echoless.broker.controller.controller import Controller
 from echoless.broker.metadata.live_brokers import LiveBrokers
 from echoless.broker.metadata.node_data import (
@@ -148,7 +149,7 @@ class Member:
             unclean=lambda _: unclean,
             now_ms=lambda: 0,
             elections=self.elections,
-            internal_replicas=3,
+            internal_replicas={CONSUMER_OFFSETS: 3},
         )
         self._tasks: list[asyncio.Task[None]] = []
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from echoless.broker.config.internal_topics import CONSUMER_OFFSETS
 from echoless.broker.controller.internal_replicas import wider
 from echoless.broker.metadata.node_data import Reassignment
-from echoless.protocol.internal_topics import CONSUMER_OFFSETS
 from tests.broker.controller.cluster import Cluster, play, settle
 from tests.broker.controller.topics import state, topic
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from echoless.protocol.internal_topics import CONSUMER_OFFSETS
+from echoless.broker.config.internal_topics import CONSUMER_OFFSETS
 from echoless.protocol.state_records.partitioner import partition_of
 from echoless.testkit.admin import Admin
 from echoless.testkit.faults import Faults

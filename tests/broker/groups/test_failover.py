@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from echoless.protocol.internal_topics import CONSUMER_OFFSETS
+from echoless.broker.config.internal_topics import CONSUMER_OFFSETS
 from echoless.protocol.state_records.partitioner import partition_of
 from tests.support.cluster import Cluster
 

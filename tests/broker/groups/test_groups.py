@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from echoless.broker.config.internal_topics import CONSUMER_OFFSETS
 from echoless.broker.config.loading import Config, LogFlush
 from echoless.broker.groups import groups as groups_module
 from echoless.broker.groups.cluster_topics import ClusterTopics
@@ -25,7 +26,6 @@ from echoless.coordinators.groups.requests import (
     OffsetFetch,
 )
 from echoless.protocol.errors import ErrorCode
-from echoless.protocol.internal_topics import CONSUMER_OFFSETS
 from echoless.protocol.state_records.partitioner import partition_of
 from echoless.storage.log_config import LogConfig
 from tests.broker.groups.until import until

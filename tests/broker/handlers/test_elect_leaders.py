@@ -84,6 +84,7 @@ async def controlled(running: Running) -> AsyncIterator[None]:
         unclean=lambda _: False,
         now_ms=lambda: 0,
         elections=broker.metrics.elections,
+        internal_replicas={},
     )
     task = asyncio.create_task(controller.run())
     yield

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from echoless.broker.config.description import AlterOperation
+from echoless.broker.config.internal_topics import CONSUMER_OFFSETS
 from echoless.broker.handlers import metadata
 from echoless.broker.handlers.config_resource import ConfigResourceType
 from echoless.broker.metadata.topic import NewTopic
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.internal_topics import CONSUMER_OFFSETS
 from echoless.protocol.metadata_request import WantedTopic
 from tests.support.in_process import Running
 from tests.support.raw_batches import plain_batch

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from echoless.protocol.internal_topics import INTERNAL_TOPICS
+from echoless.broker.config.internal_topics import INTERNAL_TOPICS
 from tests.simulation.checkers import compacted, delivery, nodes, replicas
 from tests.simulation.checkers.logs import ReplicaLog, read_log
 from tests.simulation.checkers.originals import original_batches

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any, Final
 
+from echoless.broker.config.internal_topics import CONSUMER_OFFSETS
 from echoless.coordinators.groups.durable import DurableGroups
-from echoless.protocol.internal_topics import CONSUMER_OFFSETS
 from echoless.protocol.state_records.partitioner import partition_of
 from tests.simulation.checkers import groups as promises
 from tests.simulation.checkers import settled

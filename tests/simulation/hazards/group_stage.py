@@ -6,6 +6,7 @@ import inspect
 from asyncio import Task
 from typing import Any, Final
 
+from echoless.broker.config.internal_topics import CONSUMER_OFFSETS
 from echoless.coordinators.groups.answers import JoinAnswer, OffsetCommitAnswer, OffsetFetchAnswer
 from echoless.coordinators.groups.consumer.requests import (
     JOINS,
@@ -22,7 +23,6 @@ from echoless.coordinators.groups.requests import (
     SyncGroup,
 )
 from echoless.protocol.errors import ErrorCode
-from echoless.protocol.internal_topics import CONSUMER_OFFSETS
 from tests.simulation.machine import Machine
 from tests.simulation.observations import Spot
 from tests.simulation.stage import SPOT, Stage
