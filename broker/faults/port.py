@@ -19,6 +19,7 @@ from echoless.broker.faults.rule import ActiveRule
 from echoless.broker.faults.served import NEED_NO_RIGHT
 from echoless.broker.faults.unexpected import report_unexpected
 from echoless.broker.network.connection import Buffers, Connection, Dispatched
+from echoless.broker.network.order import LanePlace
 from echoless.broker.network.request import Peer
 from echoless.broker.network.server import Server
 from echoless.broker.network.turns import in_thread, work_in_turns
@@ -178,18 +179,17 @@ class FaultyDispatcher:
     def __init__(self, connection: Connection, port: FaultyPort) -> None:
         self._connection = connection
         self._port = port
-        self._last: asyncio.Event | None = None
-        """Set when the last waiting request has started processing."""
+        self._lane = connection.peer.order.faults
 
     @property
     def is_waiting(self) -> bool:
         """Whether requests wait for their turn, so that no other dispatcher may overtake them."""
-        return self._last is not None
+        return bool(self._lane.places)
 
     def __call__(self, frame: Frame, peer: Peer) -> Dispatched:
         """Raises as the port's own dispatcher does."""
         port = self._port
-        if self._last is not None or port.takes_long(frame, peer):
+        if self._lane.places or port.takes_long(frame, peer):
             return self._late(lambda: port.read_and_plan(frame, peer))
         request = port.read(frame, peer)
         if port.is_long_to_match(request):
@@ -198,29 +198,22 @@ class FaultyDispatcher:
         return plan.process() if plan.wait is None else self._late(lambda: _made(plan))
 
     def _late(self, make_plan: Callable[[], Awaitable[RequestPlan]]) -> Awaitable[Buffers | None]:
-        before, begun = self._last, asyncio.Event()
-        self._last = begun
-        task = asyncio.ensure_future(self._in_turn(make_plan, before, begun))
+        task = asyncio.ensure_future(self._in_turn(make_plan, self._lane.enter()))
         self._port.keep(task)
         return asyncio.shield(task)
 
     async def _in_turn(
-        self,
-        make_plan: Callable[[], Awaitable[RequestPlan]],
-        before: asyncio.Event | None,
-        begun: asyncio.Event,
+        self, make_plan: Callable[[], Awaitable[RequestPlan]], place: LanePlace
     ) -> Buffers | None:
         try:
-            if before is not None:
-                await before.wait()
-            plan = await make_plan()
-            if plan.wait is not None:
-                await plan.wait()
-            dispatched = plan.process()
+            with place:
+                await place.come()
+                plan = await make_plan()
+                if plan.wait is not None:
+                    await plan.wait()
+                dispatched = plan.process()
         finally:
-            begun.set()
-            if self._last is begun:
-                self._last = None
+            if not self.is_waiting:
                 self._port.settle(self._connection)
         return await finished(dispatched)
 

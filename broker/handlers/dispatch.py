@@ -23,6 +23,7 @@ from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.served import Served
 from echoless.broker.handlers.throttle_time import with_throttle_time
 from echoless.broker.network.connection import Buffers, Dispatched
+from echoless.broker.network.order import LanePlace
 from echoless.broker.network.promise import Promise
 from echoless.broker.network.request import (
     Answer,
@@ -71,7 +72,7 @@ class KafkaDispatcher:
     def __call__(self, frame: Frame, peer: Peer) -> Dispatched:
         """Raises `DecodeError` or `CloseConnectionError` if the connection has to be closed."""
         known: _KnownHead | None = peer.known_head
-        if known is not None and not peer.importing:
+        if known is not None and not peer.order.imports.places:
             first, rest, end, read, served, prefix, api_key, version, client_id, place = known
             if frame[:_CORRELATION_ID] == first and frame[_CLIENT_ID:end] == rest:
                 (correlation_id,) = _read_int32(frame, _CORRELATION_ID)
@@ -94,13 +95,9 @@ class KafkaDispatcher:
         served, version = LOADED.get(header.api_key), header.api_version
         if not api.version_min <= version <= api.version_max:
             return self._unsupported(api, header, peer)
-        if (
-            served is None
-            or peer.importing
-            or (api.read_request is None and not api.can_decode(version))
-        ):
-            peer.importing += 1
-            return self._when_imported(api, header, frame, peer)
+        imports = peer.order.imports
+        if served is None or imports.places or not _can_read(api, version):
+            return self._when_imported(api, header, frame, peer, imports.enter())
         return self._answer(served, header, frame, peer)
 
     def _unsupported(self, api: Api, header: RequestHeader, peer: Peer) -> Dispatched:
@@ -133,11 +130,14 @@ class KafkaDispatcher:
         return await framed_later(api, header, _done(served.refuse(refusal, self._services)))
 
     async def _when_imported(
-        self, api: Api, header: RequestHeader, frame: Frame, peer: Peer
+        self, api: Api, header: RequestHeader, frame: Frame, peer: Peer, place: LanePlace
     ) -> Buffers | None:
-        served = await in_thread(partial(load_for, api, header.api_version))
-        peer.importing -= 1
-        dispatched = self._answer(served, header, frame, peer)
+        with place:
+            await place.come()
+            served = LOADED.get(api.key)
+            if served is None or not _can_read(api, header.api_version):
+                served = await in_thread(partial(load_for, api, header.api_version))
+            dispatched = self._answer(served, header, frame, peer)
         return await dispatched if isinstance(dispatched, Awaitable) else dispatched
 
     def _answer(
@@ -179,6 +179,11 @@ class KafkaDispatcher:
         if isinstance(outcome, Awaitable):
             return needing_as_much(outcome, framed_later(api, header, outcome))
         return framed_soon(api, header, version, outcome)
+
+
+def _can_read(api: Api, version: int) -> bool:
+    """Whether what reads requests of this version is imported."""
+    return api.read_request is not None or api.can_decode(version)
 
 
 async def framed_later(

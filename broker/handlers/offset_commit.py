@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
-from echoless.broker.handlers.commit_turn import CommitTurn
 from echoless.broker.handlers.group_answers import packed
 from echoless.broker.handlers.merged_responses import Rows
 from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.served import Names, Served
+from echoless.broker.network.order import LanePlace
 from echoless.broker.network.request import NeedsNoFrame, Outcome, Request
 from echoless.broker.network.turns import ROWS_PER_TURN, in_thread, work_in_turns
 from echoless.coordinators.groups.requests import CommittedPartition, OffsetCommit
@@ -69,8 +69,9 @@ def handle(request: Request, services: Services) -> Outcome:
     rows = _Rows(has_ids=version >= TOPIC_IDS_FROM)
     steps = _sort(body.topics, services, rows)
     row_count = sum([len(topic.partitions) or 1 for topic in body.topics])
-    if row_count > ROWS_PER_TURN or request.peer.committing is not None:
-        return NeedsNoFrame(_later(CommitTurn(request.peer), steps, request, rows, services))
+    commits = request.peer.order.commits
+    if row_count > ROWS_PER_TURN or commits.places:
+        return NeedsNoFrame(_later(commits.enter(), steps, request, rows, services))
     for _ in steps:
         pass
     if not rows.wanted:
@@ -80,16 +81,14 @@ def handle(request: Request, services: Services) -> Outcome:
 
 
 async def _later(
-    turn: CommitTurn, steps: Iterator[None], request: Request, rows: _Rows, services: Services
+    place: LanePlace, steps: Iterator[None], request: Request, rows: _Rows, services: Services
 ) -> bytes:
     version, answered = request.version, None
-    try:
+    with place:
         await work_in_turns(steps)
-        await turn.come()
+        await place.come()
         if rows.wanted:
             answered = services.groups.ask(_commit(version, request.body, rows))
-    finally:
-        turn.end()
     answer: Any = await answered if isinstance(answered, Awaitable) else answered
     codes = () if answer is None else answer.error_codes
     return await in_thread(partial(rows.packed, version, codes))

@@ -96,8 +96,8 @@ def _asked(one: RequestGroup) -> _Group:
 
 async def handle(request: Request, services: Services) -> Answer:
     """The committed offsets, group by group."""
-    if request.peer.committing is not None:
-        await request.peer.committing.wait()
+    if request.peer.order.commits.places:
+        await request.peer.order.commits.wait()
     body, version = typed(OffsetFetchRequest, request.body), request.version
     rights = rights_of(request, services)
     if version >= GROUPS_FROM:

@@ -23,6 +23,7 @@ from echoless.broker.handlers.permits import denied, denied_topics
 from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.served import Names, Served
 from echoless.broker.network.denial import Denial
+from echoless.broker.network.order import LanePlace
 from echoless.broker.network.request import (
     NO_RESPONSE,
     Answer,
@@ -50,7 +51,6 @@ from echoless.broker.records.produce import (
     produce_batch,
     unless_deposed,
 )
-from echoless.broker.records.produce_turn import in_turn
 from echoless.protocol.acl import AclOperation, ResourceType
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.produce import (
@@ -86,7 +86,7 @@ def handle(request: Request, services: Services) -> Outcome:
     topics, acks = body.topics, body.acks
     write = Write(services.produce, request, request.header.api_version, acks)
     is_one = len(topics) == 1 and len(topics[0].partitions) == 1
-    if request.peer.appending is not None or (not is_one and _has_many_rows(topics)):
+    if request.peer.order.appends.places or (not is_one and _has_many_rows(topics)):
         return _acknowledge_later(write, partial(_append_later, write, None))
     if is_one and body.transactional_id is None:
         topic, ((index, records),) = topics[0]
@@ -284,14 +284,18 @@ async def _encoded_later(version: int, topics: Awaitable[list[TopicProduced]]) -
 def _acknowledge_later(
     write: Write, append: Callable[[], Coroutine[Any, Any, _Rows]]
 ) -> NeedsFrameUntil:
-    appended = in_turn(write.request.peer, append)
-    return NeedsFrameUntil(_acknowledge_when(write, appended), appended)
+    place = write.request.peer.order.appends.enter()
+    return NeedsFrameUntil(_acknowledge_when(write, append, place), place.left)
 
 
-async def _acknowledge_when(write: Write, appended: Awaitable[_Rows]) -> Answer:
-    rows = _without_deposed(write, await appended)
+async def _acknowledge_when(
+    write: Write, append: Callable[[], Coroutine[Any, Any, _Rows]], place: LanePlace
+) -> Answer:
+    with place:
+        await place.come()
+        rows = _without_deposed(write, await append())
     outcome = _acknowledge(write, rows, has_many_rows=_has_many_rows(rows))
-    del write  # and with it the records, while the acknowledgement waits
+    del write, append  # and with it the records, while the acknowledgement waits
     return await outcome if isinstance(outcome, Awaitable) else outcome
 
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from echoless.broker.network.connection import Buffers, Dispatched
+from echoless.broker.network.order import LanePlace
 from echoless.broker.network.request import Peer
 from echoless.broker.network.turns import in_thread
 from echoless.protocol.framing import Frame
@@ -30,17 +31,22 @@ class NativeDispatcher:
 
     def __call__(self, frame: Frame, peer: Peer) -> Dispatched:
         """Raises `CloseConnectionError` if the connection has to be closed."""
-        if self._exchange is None or peer.importing:
-            peer.importing += 1
-            return self._when_imported(frame, peer)
+        imports = peer.order.imports
+        if self._exchange is None or imports.places:
+            return self._when_imported(frame, peer, imports.enter())
         return self._exchange.answer(frame, peer)
 
-    async def _when_imported(self, frame: Frame, peer: Peer) -> Buffers | None:
+    async def _when_imported(self, frame: Frame, peer: Peer, place: LanePlace) -> Buffers | None:
+        with place:
+            await place.come()
+            exchange = self._exchange or await self._imported()
+            dispatched = exchange.answer(frame, peer)
+        return await dispatched if isinstance(dispatched, Awaitable) else dispatched
+
+    async def _imported(self) -> Exchange:
         module = await in_thread(
             partial(importlib.import_module, "echoless.broker.native.exchange")
         )
-        peer.importing -= 1
         if self._exchange is None:
             self._exchange = module.Exchange(self._services)
-        dispatched = self._exchange.answer(frame, peer)
-        return await dispatched if isinstance(dispatched, Awaitable) else dispatched
+        return self._exchange

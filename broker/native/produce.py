@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from echoless.broker.handlers.produce import API
 from echoless.broker.native.acknowledged import Acknowledged
 from echoless.broker.native.failure import failure
+from echoless.broker.network.order import LanePlace
 from echoless.broker.network.request import (
     NO_RESPONSE,
     NeedsFrameUntil,
@@ -33,7 +34,6 @@ from echoless.broker.records.produce import (
     produce_batch,
     unless_deposed,
 )
-from echoless.broker.records.produce_turn import in_turn
 from echoless.protocol.errors import KafkaError
 from echoless.protocol.headers import RequestHeader
 from echoless.protocol.native.messages import Produce
@@ -57,7 +57,7 @@ def handle(
     fields = (_KEY, _VERSION, message.correlation_id, peer.client_id, 0)
     request = Request(_new(RequestHeader, fields), message, peer)
     write = Write(services.produce, request, _VERSION, message.acks)
-    if peer.appending is not None or message.unbuilt is not None:
+    if peer.order.appends.places or message.unbuilt is not None:
         return _acknowledge_later(write, lambda: _append_in_turn(write))
     outcome = _append_at_once(write)
     if isinstance(outcome, Unopened):
@@ -93,18 +93,22 @@ async def _append_in_turn(write: Write) -> PartitionProduced | Stored:
 def _acknowledge_later(
     write: Write, append: Callable[[], Coroutine[Any, Any, PartitionProduced | Stored]]
 ) -> NeedsFrameUntil:
-    appended = in_turn(write.request.peer, append)
-    return NeedsFrameUntil(_acknowledge_when(write, appended), appended)
+    place = write.request.peer.order.appends.enter()
+    return NeedsFrameUntil(_acknowledge_when(write, append, place), place.left)
 
 
 async def _acknowledge_when(
-    write: Write, appended: Awaitable[PartitionProduced | Stored]
+    write: Write,
+    append: Callable[[], Coroutine[Any, Any, PartitionProduced | Stored]],
+    place: LanePlace,
 ) -> Answer | NoResponse:
-    outcome = await appended
+    with place:
+        await place.come()
+        outcome = await append()
     if write.acks != ACKS_NONE:
         outcome = unless_deposed(outcome)
     answer = _acknowledge(write, outcome)
-    del write  # and with it the records, while the acknowledgement waits
+    del write, append  # and with it the records, while the acknowledgement waits
     return await answer if isinstance(answer, Awaitable) else answer
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
 from echoless.broker.config.listener_names import PLAINTEXT
+from echoless.broker.network.order import RequestOrder
 from echoless.broker.network.promise import Promise
 from echoless.protocol.headers import RequestHeader
 
@@ -59,14 +60,10 @@ class Peer:
     """The name of the listener it connected to: answers give it that listener's addresses."""
     known_head: Any = None
     """The head of its last request, for a dispatcher that expects the next one to begin likewise."""
-    importing: int = 0
-    """How many requests wait for an import; later ones wait with them, to keep their order."""
     software: Software | None = None
     """None until the client has sent ApiVersions."""
-    appending: Any = None
-    """The produce requests that are not appended yet (`broker/records/produce_turn.py`); later ones join them."""
-    committing: asyncio.Event | None = None
-    """Set when its last commit of many partitions has reached the coordinator (`broker/handlers/commit_turn.py`)."""
+    order: RequestOrder = field(default_factory=RequestOrder)
+    """The requests that later ones of the same kind must not overtake."""
 
     @property
     def host(self) -> str:

@@ -6,7 +6,7 @@ because each further one would make the loop wait for one more turn, and so that
 time is expanded in memory.
 
 Addresses take turns. The queue is bounded by the connections: each has one request here at a time
-(`produce_turn.py`).
+(`broker/network/order.py`).
 """
 
 from __future__ import annotations
