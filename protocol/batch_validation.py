@@ -22,7 +22,7 @@ batch (`check_batch`; once the partition is known to lead)
     more than `RECORDS_MAX` (compressed)                 -> 87 (Kafka: no bound)
 14. timestamps (`TimestampRules`)                        -> 32 INVALID_TIMESTAMP
 
-`sound_header` knows the usual batch at a glance, and leaves every other one to the steps.
+A usual batch passes all of them in one look (`known/batch.py`).
 
 The records themselves stay closed: `record_check` opens them. Step 13 is what can be known without:
 a count that nothing backs would move the log's end by up to 2**31. Knows nothing of partitions.
@@ -33,11 +33,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from echoless.protocol.checksum import crc32c
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.record_batch import (
-    ATTRIBUTES_POSITION,
-    BATCH_HEADER,
     BATCH_LENGTH_MIN,
     BATCH_PREFIX,
     CODEC_MASK,
@@ -55,12 +52,10 @@ from echoless.protocol.record_batch import (
     Buffer,
     Codec,
     compute_crc,
+    read_header,
 )
 
 ZSTD_PRODUCE_VERSION_MIN: Final = 7
-_unpack_header: Final = BATCH_HEADER.unpack_from
-_new: Final = tuple.__new__
-"""Makes a named tuple in a third of the time of calling its class."""
 _LAST_CODEC: Final = int(Codec.ZSTD)
 _LEGACY_LENGTH_MIN: Final = 14
 """The smallest message of magic 0: Kafka calls a shorter length corrupt before it sees the magic."""
@@ -96,54 +91,8 @@ def validate_client_batch(
     return header
 
 
-def sound_header(
-    records: Buffer | None, produce_version: int, bytes_max: int, timestamp_rules: TimestampRules
-) -> BatchHeader | None:
-    """The header of a usual batch that passes all steps, in one look; None: only the steps can tell.
-
-    It names no error and refuses nothing. A transactional batch is not a usual one.
-    """
-    if (
-        records is None
-        or len(records) < HEADER_SIZE
-        or timestamp_rules is not ANY_TIMESTAMP
-        or produce_version < ZSTD_PRODUCE_VERSION_MIN
-    ):
-        return None
-    fields = _unpack_header(records)
-    base, length, _, magic, crc, attributes, delta, _, _, producer_id, _, sequence, count = fields
-    if (
-        magic == MAGIC
-        and length + LOG_OVERHEAD == len(records) <= bytes_max
-        and not base
-        and 0 < count == delta + 1
-        and (
-            count * RECORD_BYTES_MIN <= length - BATCH_LENGTH_MIN
-            if not attributes
-            else 0 < attributes <= _LAST_CODEC and count <= RECORDS_MAX
-        )
-        and (sequence >= 0 or producer_id < 0)
-        and crc32c(memoryview(records)[ATTRIBUTES_POSITION:]) == crc
-    ):
-        return _new(BatchHeader, fields)
-    return None
-
-
 def check_container(records: Buffer | None, produce_version: int) -> BatchHeader:
     """Steps 1 to 5: `records` is exactly one batch of magic 2. Raises `KafkaError`."""
-    if records is not None and len(records) >= HEADER_SIZE:
-        header = _new(BatchHeader, _unpack_header(records))
-        if (
-            header.batch_length + LOG_OVERHEAD == len(records)
-            and header.magic == MAGIC
-            and (produce_version >= ZSTD_PRODUCE_VERSION_MIN or header.codec_id != Codec.ZSTD)
-        ):
-            return header
-    return _check_container_by_steps(records, produce_version)
-
-
-def _check_container_by_steps(records: Buffer | None, produce_version: int) -> BatchHeader:
-    """Finds the first of the steps that fails."""
     size = 0 if records is None else _measure_batch(records, 0)
     if records is None or size == 0:
         raise KafkaError(
@@ -158,7 +107,7 @@ def _check_container_by_steps(records: Buffer | None, produce_version: int) -> B
             ErrorCode.CORRUPT_MESSAGE,
             f"the batch has {size} bytes, its header alone takes {HEADER_SIZE}",
         )
-    header = BatchHeader._make(BATCH_HEADER.unpack_from(records))
+    header = read_header(records)
     if produce_version < ZSTD_PRODUCE_VERSION_MIN and header.codec_id == Codec.ZSTD:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,

@@ -25,32 +25,12 @@ _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _INDEX_SIZE: Final = struct.Struct(">ii")
 _UUID_SIZE: Final = 16
-_FLEXIBLE_FROM: Final = 9
-_TOPIC_IDS_FROM: Final = 13
+FLEXIBLE_FROM: Final = 9
+TOPIC_IDS_FROM: Final = 13
 _read_index_size: Final = struct.Struct(">iBB").unpack_from
 """A partition's index, and the first two bytes of what follows."""
-_new: Final = tuple.__new__
-"""Makes a named tuple in a third of the time of calling its class."""
-_COPIED_MAX: Final = 4096
+COPIED_MAX: Final = 4096
 """Records of fewer bytes are copied out of the frame, which is faster than a view of them."""
-_ONE_TOPIC: Final = 2
-"""The size of an array of one, as compact arrays have it."""
-_NO_TAGS_TWICE: Final = b"\0\0"
-_NO_TAGS_THRICE: Final = b"\0\0\0"
-_INDEX_AND_SIZE: Final = 6
-"""The bytes of an index and of the usual size, before the records."""
-_TOPIC_COUNT: Final = 7
-"""The position of the number of topics in a body without a transactional id, after acks and timeout."""
-_TOPIC_SIZE: Final = 8
-_TOPIC_NAME: Final = 9
-_KNOWN_HEADS_MAX: Final = 1000
-_KNOWN_HEAD_BYTES_MAX: Final = 300
-_KNOWN_HEADS: Final[dict[bytes, tuple[int, int, str, int]]] = {}
-"""The beginnings of bodies that were read before, up to the first partition: acks, timeout, topic, number of partitions.
-
-Equal bytes have equal meanings, no matter which client sends them, so nothing here ever becomes wrong. There is one for each way
-in which clients list a topic; all are forgotten when they are too many.
-"""
 
 
 class PartitionRecords(NamedTuple):
@@ -76,30 +56,9 @@ class ProduceRequest(NamedTuple):
 def decode_produce_request(version: int, frame: Frame, position: int) -> ProduceRequest:
     """The request whose body starts at `position`. Raises `DecodeError`."""
     try:
-        if version < _FLEXIBLE_FROM:
+        if version < FLEXIBLE_FROM:
             return _decode_classic(frame, position)
-        if version >= _TOPIC_IDS_FROM:
-            return _decode_any_flexible(frame, position, has_ids=True)
-        # Nearly always no transaction and one topic: a client repeats all bytes up to the first partition.
-        after = position + _TOPIC_NAME + frame[position + _TOPIC_SIZE]
-        head = frame[position:after] if type(frame) is bytes else bytes(frame[position:after])
-        known = _KNOWN_HEADS.get(head)
-        if known is None:
-            return _decode_first(frame, position, head)
-        acks, timeout_ms, topic, partition_count = known
-        if after + partition_count > len(frame):
-            return _decode_any_flexible(frame, position, has_ids=False)  # raises
-        if partition_count == 1:
-            row = _usual_row(frame, after)
-            if row is not None:
-                topics = [_new(TopicRecords, (topic, [row]))]
-                return _new(ProduceRequest, (None, acks, timeout_ms, topics))
-        partitions: list[PartitionRecords] = []
-        position = _read_partitions(frame, after, partition_count, partitions)
-        if frame[position:] != _NO_TAGS_TWICE:
-            skip_tagged_fields(frame, skip_tagged_fields(frame, position))
-        topics = [_new(TopicRecords, (topic, partitions))]
-        return _new(ProduceRequest, (None, acks, timeout_ms, topics))
+        return _decode_flexible(frame, position, has_ids=version >= TOPIC_IDS_FROM)
     except (struct.error, IndexError) as error:
         raise DecodeError(
             f"the produce request ends after {len(frame)} bytes, in mid field"
@@ -144,43 +103,7 @@ def _decode_classic(frame: Frame, position: int) -> ProduceRequest:
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
-def _decode_first(frame: Frame, position: int, head: bytes) -> ProduceRequest:
-    """The request, whose `head` has not been seen before; remembers what it means."""
-    request = _decode_any_flexible(frame, position, has_ids=False)
-    _note_head(head, request)
-    return request
-
-
-def _usual_row(frame: Frame, position: int) -> PartitionRecords | None:
-    """The only row of a request without tagged fields, if its size has two bytes; None: only `_read_partitions` can tell."""
-    index, first, second = _read_index_size(frame, position)
-    begin = position + _INDEX_AND_SIZE
-    end = begin + (first & 0x7F | second << 7) - 1
-    if second < 0x80 <= first and begin <= end and frame[end:] == _NO_TAGS_THRICE:
-        records = frame[begin:end] if end - begin < _COPIED_MAX else memoryview(frame)[begin:end]
-        return _new(PartitionRecords, (index, records))
-    return None
-
-
-def _note_head(head: bytes, request: ProduceRequest) -> None:
-    """Remembers what the bytes up to the first partition mean, if they are those."""
-    if (
-        head[0]  # a transactional id
-        or head[_TOPIC_COUNT] != _ONE_TOPIC
-        or head[_TOPIC_SIZE] >= 0x80
-        or len(head) != _TOPIC_NAME + head[_TOPIC_SIZE]
-        or head[-1] >= 0x80
-        or len(head) > _KNOWN_HEAD_BYTES_MAX
-    ):
-        return
-    if len(_KNOWN_HEADS) >= _KNOWN_HEADS_MAX:
-        _KNOWN_HEADS.clear()
-    ((name, rows),) = request.topics
-    assert isinstance(name, str)
-    _KNOWN_HEADS[head] = (request.acks, request.timeout_ms, name, len(rows))
-
-
-def _decode_any_flexible(frame: Frame, position: int, *, has_ids: bool) -> ProduceRequest:
+def _decode_flexible(frame: Frame, position: int, *, has_ids: bool) -> ProduceRequest:
     """From version 9 on: sizes are varints of one more, 0 for null; tagged fields end an entity.
 
     The usual sizes, of one or two bytes, and the usual absence of tagged fields are read in place.
@@ -207,17 +130,17 @@ def _decode_any_flexible(frame: Frame, position: int, *, has_ids: bool) -> Produ
         partition_count, position = compact_size(frame, position)
         elements = add_elements(frame, position, partition_count, elements, ELEMENTS_MAX)
         partitions: list[PartitionRecords] = []
-        position = _read_partitions(frame, position, partition_count, partitions)
+        position = read_partitions(frame, position, partition_count, partitions)
         if position < end and not frame[position]:
             position += 1
         else:
             position = skip_tagged_fields(frame, position)
-        topics.append(_new(TopicRecords, (topic, partitions)))
+        topics.append(TopicRecords(topic, partitions))
     skip_tagged_fields(frame, position)
-    return _new(ProduceRequest, (transactional_id, acks, timeout_ms, topics))
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
-def _read_partitions(
+def read_partitions(
     frame: Frame, position: int, count: int, partitions: list[PartitionRecords]
 ) -> int:
     """Adds `count` partitions from `position` on; returns the position after them."""
@@ -229,7 +152,7 @@ def _read_partitions(
         else:
             size, begin = compact_size(frame, position + 4)
         position = begin + size
-        if size >= _COPIED_MAX:
+        if size >= COPIED_MAX:
             records: Frame | None = memoryview(frame)[begin:position]
         elif size >= 0:
             records = frame[begin:position]
@@ -241,5 +164,5 @@ def _read_partitions(
             position += 1
         else:
             position = skip_tagged_fields(frame, position)
-        partitions.append(_new(PartitionRecords, (index, records)))
+        partitions.append(PartitionRecords(index, records))
     return position

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from echoless.protocol.errors import DecodeError
 from echoless.protocol.framing import Frame
+from echoless.protocol.known.memory import SeenBytes
 
 
 @dataclass(slots=True, frozen=True, kw_only=True, eq=False)
@@ -36,6 +37,8 @@ class Api:
     """Lowest version that ApiVersions lists, if it differs from the lowest one served."""
     read_request: Callable[[int, Frame, int], Any] | None = None
     """Reads a request by hand, `(version, frame, position)`, if kio would cost too much."""
+    read_known: Callable[[SeenBytes, int, Frame, int], Any] | None = None
+    """Reads the same from a connection that has sent requests before (`protocol/known/`)."""
 
     def serves(self, version: int) -> bool:
         return self.version_min <= version <= self.version_max

@@ -11,8 +11,10 @@ from __future__ import annotations
 from typing import Final
 
 from echoless.protocol.api_versions import decode_api_versions_request
+from echoless.protocol.fetch_request import decode_fetch_request
 from echoless.protocol.init_producer_id import decode_init_producer_id_request
-from echoless.protocol.known_fetch import read_fetch_request
+from echoless.protocol.known.fetch import read_fetch_request
+from echoless.protocol.known.produce import read_produce_request
 from echoless.protocol.metadata_request import decode_metadata_request
 from echoless.protocol.offset_commit import decode_offset_commit_request
 from echoless.protocol.produce_request import decode_produce_request
@@ -27,6 +29,7 @@ APIS: Final = (
         flexible_from=9,
         listed_min=0,
         read_request=decode_produce_request,
+        read_known=read_produce_request,
     ),
     Api(
         key=1,
@@ -34,7 +37,8 @@ APIS: Final = (
         version_min=4,
         version_max=17,
         flexible_from=12,
-        read_request=read_fetch_request,
+        read_request=decode_fetch_request,
+        read_known=read_fetch_request,
     ),
     Api(key=2, name="list_offsets", version_min=1, version_max=9, flexible_from=6),
     Api(

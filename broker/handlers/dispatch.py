@@ -148,6 +148,8 @@ class KafkaDispatcher:
         if version >= api.flexible_from:
             position = skip_tagged_fields(frame, position)
         read = api.read_request or api.decode_request
+        if api.read_known is not None:
+            read = partial(api.read_known, peer.seen)
         if (
             api.read_request is not None
             and position <= _KNOWN_HEAD_BYTES_MAX
@@ -157,7 +159,7 @@ class KafkaDispatcher:
                 bytes(frame[:_CORRELATION_ID]),
                 bytes(frame[_CLIENT_ID:position]),
                 position,
-                api.read_request,
+                read,
                 served,
                 FLEXIBLE_PREFIX if version >= api.flexible_from else CLASSIC_PREFIX,
                 header.api_key,

@@ -41,17 +41,17 @@ from echoless.broker.network.request import NeedsFrameUntil, Peer, needing_as_mu
 from echoless.broker.network.turns import in_thread
 from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
 from echoless.protocol.framing import Frame
-from echoless.protocol.native import messages, replication
-from echoless.protocol.native.admin_read import AdminRead
-from echoless.protocol.native.codec import locate_fields
-from echoless.protocol.native.fields import Fields
-from echoless.protocol.native.known_produce import note_produce, read_known_produce
-from echoless.protocol.native.usual_replica_fetch import (
+from echoless.protocol.known.native_produce import note_produce, read_known_produce
+from echoless.protocol.known.replica_fetch import (
     BEGINNING,
     BEGINNING_SIZE,
     READ_AT_ONCE_BYTES,
     read_usual_replica_fetch,
 )
+from echoless.protocol.native import messages, replication
+from echoless.protocol.native.admin_read import AdminRead
+from echoless.protocol.native.codec import locate_fields
+from echoless.protocol.native.fields import Fields
 
 if TYPE_CHECKING:
     from echoless.broker.services import Services
@@ -101,7 +101,7 @@ class Exchange:
         """Raises `CloseConnectionError` as acks=0 requires."""
         head: dict[str, Any] = {"type": _UNREADABLE, "correlation_id": None}
         try:
-            known = read_known_produce(frame)
+            known = read_known_produce(peer.seen, frame)
             if known is None:
                 message = self._read(frame, head, peer)
                 if isinstance(message, Fields):
@@ -139,7 +139,7 @@ class Exchange:
             return fields
         message = self.handlers[name][0](fields)
         if name == _PRODUCE:
-            note_produce(frame, fields, message)
+            note_produce(peer.seen, frame, fields, message)
         return message
 
     def _enter(self, name: str, peer: Peer) -> None:

@@ -12,7 +12,7 @@ from echoless.broker.network.request import NoResponse
 from echoless.protocol.errors import KafkaError
 from echoless.protocol.framing import frame_length
 from echoless.protocol.native.codec import encode_message, encode_message_in_buffers
-from echoless.protocol.native.usual_replica_fetch import ReplicaFetchAnswer
+from echoless.protocol.native.replica_fetch_answer import ReplicaFetchAnswer
 
 AnswerFields = Mapping[str, Any] | Acknowledged | ReplicaFetchAnswer | NoResponse
 _WITH_BATCHES: Final = frozenset({"fetch"})

@@ -17,7 +17,7 @@ from echoless.broker.network.request import NoResponse, Peer, needing_as_much
 from echoless.broker.records.produce import ACKS_NONE
 from echoless.protocol.errors import KafkaError
 from echoless.protocol.native.messages import Fetch, Produce
-from echoless.protocol.native.usual_replica_fetch import ReplicaFetchAnswer
+from echoless.protocol.native.replica_fetch_answer import ReplicaFetchAnswer
 
 if TYPE_CHECKING:
     from echoless.broker.quotas.quotas import Meters, Quotas

@@ -26,8 +26,8 @@ from echoless.broker.network.request import Peer
 from echoless.broker.network.turns import ROWS_PER_TURN, work_in_turns
 from echoless.broker.partitions.partition import Partition
 from echoless.broker.records.deadlines import Deadlines
+from echoless.protocol.native.replica_fetch_answer import ReplicaFetchAnswer
 from echoless.protocol.native.replication import ReplicaFetch
-from echoless.protocol.native.usual_replica_fetch import ReplicaFetchAnswer
 
 if TYPE_CHECKING:
     from echoless.broker.services import Services

@@ -11,6 +11,7 @@ from echoless.broker.config.listener_names import PLAINTEXT
 from echoless.broker.network.order import RequestOrder
 from echoless.broker.network.promise import Promise
 from echoless.protocol.headers import RequestHeader
+from echoless.protocol.known.memory import SeenBytes
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of a client that has not authenticated, as Kafka names it."""
@@ -60,6 +61,8 @@ class Peer:
     """The name of the listener it connected to: answers give it that listener's addresses."""
     known_head: Any = None
     """The head of its last request, for a dispatcher that expects the next one to begin likewise."""
+    seen: SeenBytes = field(default_factory=SeenBytes)
+    """The bytes it has sent, for readers that know them again."""
     software: Software | None = None
     """None until the client has sent ApiVersions."""
     order: RequestOrder = field(default_factory=RequestOrder)

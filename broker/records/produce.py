@@ -23,10 +23,11 @@ from echoless.broker.partitions.partition import Partition
 from echoless.broker.partitions.produce_rules import ProduceRules
 from echoless.broker.records.deadlines import Deadlines
 from echoless.broker.records.record_thread import RecordThread
-from echoless.protocol.batch_validation import check_batch, check_container, sound_header
+from echoless.protocol.batch_validation import check_batch, check_container
 from echoless.protocol.compression import recompressed
 from echoless.protocol.dedup import Duplicate, Reject
 from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.known.batch import sound_header
 from echoless.protocol.produce import PartitionProduced, RecordError
 from echoless.protocol.record_batch import (
     ATTRIBUTES_LOW_POSITION,

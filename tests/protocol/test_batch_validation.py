@@ -17,10 +17,10 @@ from echoless.protocol.batch_validation import (
     TimestampRules,
     check_batch,
     check_container,
-    sound_header,
     validate_client_batch,
 )
 from echoless.protocol.errors import KafkaError
+from echoless.protocol.known.batch import sound_header
 from echoless.protocol.record_batch import compute_crc, read_header
 from tests.protocol.refused_batches import (
     BATCH,

@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 
 from echoless.protocol.errors import DecodeError
 from echoless.protocol.produce_request import (
-    _KNOWN_HEADS,
-    _KNOWN_HEADS_MAX,
     decode_produce_request,
 )
 from echoless.protocol.request_fields import ELEMENTS_MAX
@@ -151,73 +149,3 @@ def test_records_of_a_large_frame_are_not_copied():
     records = decode_produce_request(7, frame, 0).topics[0].partitions[0].records
     assert isinstance(records, memoryview)
     assert records.obj is frame.obj
-
-
-@given(
-    version=st.sampled_from(range(9, 14)),
-    request=requests,
-    rows=st.lists(partitions, min_size=1, max_size=4),
-    cut=st.integers(0, 60),
-)
-def test_a_repeated_beginning_is_read_as_if_it_were_new(version, request, rows, cut):
-    """Beginnings that were read before never change what is read now, nor what is refused."""
-    for partitions_of_one in rows:
-        for name, _ in request["topics"][:1]:
-            request["topics"] = [(name, partitions_of_one)]
-            data = encode(version, request)
-            for whole in (data, data, data[: len(data) - cut], data + b"\0"):
-                again = result(version, whole)
-                _KNOWN_HEADS.clear()
-                assert again == result(version, whole)
-            assert result(version, data) == result(version, data)
-
-
-@given(
-    size=st.sampled_from((0, 100, 126, 127, 128, 200, 4095, 4096, 16_382)),
-    tail=st.one_of(st.none(), st.binary(max_size=12)),
-    place=st.integers(0, 12),
-)
-def test_a_known_beginning_and_one_row_are_read_as_by_the_loop(size, tail, place):
-    """Whatever stands in the place of index, size, records and tags."""
-    rows = {"transactional_id": None, "acks": 1, "timeout_ms": 5, "topics": [("t", [(0, b"r")])]}
-    head = encode(9, rows)[:-9]
-    data = encode(9, {**rows, "topics": [("t", [(0, (b"\0" + b"x" * size)[:size])])]})
-    null = head + bytes(4) + b"\x80\0"  # its size is 0, in two bytes
-    others = [] if tail is None else [data[: len(head) + place] + tail, data[:-3] + tail]
-    for damaged in (data, data + b"\0", data[:-1], null + bytes(2), null + bytes(3), *others):
-        _KNOWN_HEADS.clear()
-        expected = result(9, damaged)
-        result(9, encode(9, rows))
-        assert len(_KNOWN_HEADS) == 1
-        assert result(9, damaged) == expected
-
-
-def result(version, data):
-    """The request, or the error."""
-    try:
-        return decode_produce_request(version, data, 0)
-    except DecodeError as error:
-        return str(error)
-
-
-def test_a_beginning_without_the_rest_is_refused():
-    """A known beginning that announces partitions is no proof that they are there."""
-    rows = {"transactional_id": None, "acks": 1, "timeout_ms": 5, "topics": [("t", [(0, b"x")])]}
-    data = encode(9, rows)
-    assert decode_produce_request(9, data, 0).topics[0].partitions == [(0, b"x")]
-    for size in range(len(data)):
-        with pytest.raises(DecodeError):
-            decode_produce_request(9, data[:size], 0)
-
-
-def test_known_beginnings_are_bounded():
-    """A client that invents topics takes no memory with them."""
-    for number in range(2 * _KNOWN_HEADS_MAX):
-        rows = {
-            "transactional_id": None,
-            "acks": 1,
-            "timeout_ms": number,
-            "topics": [("t" * 9, [(0, b"")])],
-        }
-        decode_produce_request(9, encode(9, rows), 0)
-        assert len(_KNOWN_HEADS) <= _KNOWN_HEADS_MAX

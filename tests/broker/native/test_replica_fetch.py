@@ -20,13 +20,13 @@ from echoless.broker.partitions.waiters import Waiters
 from echoless.broker.replication.leader import ReplicaRead
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.native.codec import decode_message
+from echoless.protocol.native.replica_fetch_answer import ReplicaFetchAnswer
 from echoless.protocol.native.replication import (
     ReplicaFetch,
     ReplicaFetched,
     ReplicaWanted,
     read_replica_fetch_answer,
 )
-from echoless.protocol.native.usual_replica_fetch import ReplicaFetchAnswer
 from echoless.storage.file_system import StorageError
 
 TOPIC_ID = uuid.UUID(int=9)

@@ -1,4 +1,4 @@
-"""Produce messages that are known at a glance mean what the reader of any message says."""
+"""Native produce messages that are known again mean what the general reader says."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgpack
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from echoless.protocol.errors import DecodeError, KafkaError
-from echoless.protocol.native import known_produce
+from echoless.protocol.known.memory import SeenBytes
+from echoless.protocol.known.native_produce import note_produce, read_known_produce
 from echoless.protocol.native.codec import locate_fields
 from echoless.protocol.native.fields import Fields
-from echoless.protocol.native.known_produce import note_produce, read_known_produce
 from echoless.protocol.native.messages import Produce
 
 LOOK_ALIKES = [
@@ -104,15 +103,15 @@ def read(frame: bytes) -> tuple[int | None, Fields, Produce] | None:
         return None
 
 
-def note(frame: bytes) -> None:
+def note(seen: SeenBytes, frame: bytes) -> None:
     found = read(frame)
     if found is not None:
-        note_produce(frame, found[1], found[2])
+        note_produce(seen, frame, found[1], found[2])
 
 
-def check(frame: bytes) -> bool:
+def check(seen: SeenBytes, frame: bytes) -> bool:
     """Whether the message is known; fails if it is, and means something else."""
-    known = read_known_produce(frame)
+    known = read_known_produce(seen, frame)
     if known is None:
         return False
     found = read(frame)
@@ -128,42 +127,37 @@ def check(frame: bytes) -> bool:
     return True
 
 
-@pytest.fixture(autouse=True)
-def _forget() -> Iterator[None]:
-    known_produce._HEADS.clear()
-    yield
-    known_produce._HEADS.clear()
-
-
 @given(data=st.data())
 def test_what_is_known_is_what_any_reader_finds(data):
     """After any message, another one with the same or other values, encodings and order is read alike, or not known."""
+    seen = SeenBytes()
     named = data.draw(fields())
-    note(data.draw(encoded(named)))
+    note(seen, data.draw(encoded(named)))
     others = {"correlation_id": IDS, "batch": BATCHES}
     if data.draw(st.booleans()):
         others["topic"] = TEXTS
     changed = [(name, data.draw(others.get(name, st.just(value)))) for name, value in named]
-    check(data.draw(encoded(changed)))
-    check(data.draw(encoded(data.draw(fields()))))
+    check(seen, data.draw(encoded(changed)))
+    check(seen, data.draw(encoded(data.draw(fields()))))
 
 
 @given(data=st.data())
 def test_hostile_bytes_are_known_only_as_what_they_are(data):
     """Any change of bytes, any cut and any bytes more, of a message like one that is known."""
+    seen = SeenBytes()
     frame = data.draw(encoded(data.draw(fields())))
-    note(frame)
+    note(seen, frame)
     damaged = bytearray(frame)
     for _ in range(data.draw(st.integers(1, 3))):
         damaged[data.draw(st.integers(0, min(len(frame), 200) - 1))] = data.draw(
             st.integers(0, 255)
         )
-    check(bytes(damaged))
+    check(seen, bytes(damaged))
     place = data.draw(st.integers(0, min(len(frame), 200)))
-    check(frame[:place])
-    check(frame[:place] + data.draw(st.binary(max_size=12)) + frame[place:])
-    check(frame[:place] + data.draw(st.binary(max_size=300)))
-    check(frame + b"\0")
+    check(seen, frame[:place])
+    check(seen, frame[:place] + data.draw(st.binary(max_size=12)) + frame[place:])
+    check(seen, frame[:place] + data.draw(st.binary(max_size=300)))
+    check(seen, frame + b"\0")
 
 
 @given(
@@ -173,6 +167,7 @@ def test_hostile_bytes_are_known_only_as_what_they_are(data):
 )
 def test_the_usual_client_is_known(topic, ids, batches):
     """The messages after the first of a client that ends them with the batch, with ids of any size and without."""
+    seen = SeenBytes()
     for named in ({"type": "produce"}, {"type": "produce", "correlation_id": 0}):
         for again in (False, True):
             message = {**named, "topic": topic, "partition": 1, "acks": 1}
@@ -180,39 +175,39 @@ def test_the_usual_client_is_known(topic, ids, batches):
                 message["correlation_id"] = ids[again]
             frame = msgpack.packb({**message, "batch": batches[again]})
             if again:
-                assert check(frame)
+                assert check(seen, frame)
             else:
-                note(frame)
+                note(seen, frame)
 
 
 def test_a_large_frame_and_another_order_are_not_known():
     """Leaves to the reader what is not bytes, or does not end with its batch."""
+    seen = SeenBytes()
     frame = msgpack.packb({"type": "produce", "topic": "t", "partition": 0, "batch": b"x"})
-    note(frame)
-    assert check(frame)
-    assert read_known_produce(memoryview(frame)) is None
+    note(seen, frame)
+    assert check(seen, frame)
+    assert read_known_produce(seen, memoryview(frame)) is None
     behind = msgpack.packb({"type": "produce", "batch": b"x", "topic": "t", "partition": 0})
-    note(behind)
-    assert not any(check(behind[:place]) for place in range(len(behind) + 1))
+    note(seen, behind)
+    assert not any(check(seen, behind[:place]) for place in range(len(behind) + 1))
 
 
 def test_a_batch_inside_of_another_value_is_none():
     """A value that looks like a batch to the end of the message is not taken for it."""
+    seen = SeenBytes()
     place = {"type": "produce", "topic": "t", "partition": 0}
     extra = b"\xa5batch\xc4?"
     frame = msgpack.packb({"extra": extra, **place, "batch": b"x"})
     rest = len(frame) - frame.index(b"?") - 1
     frame = frame.replace(b"?", bytes((rest,)))
-    note(frame)
-    assert not check(frame)
+    note(seen, frame)
+    assert not check(seen, frame)
 
 
-def test_the_heads_are_bounded():
-    """They are forgotten when they are too many, and those too long are not kept."""
-    for number in range(known_produce._HEADS_MAX + 5):
-        note(msgpack.packb({"type": "produce", "topic": "t", "partition": number, "batch": b"x"}))
-    assert len(known_produce._HEADS) == 5
+def test_a_long_beginning_is_not_kept():
+    """The general reader reads it every time."""
+    seen = SeenBytes()
     long = msgpack.packb({"type": "produce", "topic": "t" * 500, "partition": 0, "batch": b"x"})
-    note(long)
-    assert read_known_produce(long) is None
-    assert len(known_produce._HEADS) == 5
+    note(seen, long)
+    assert read_known_produce(seen, long) is None
+    assert not seen.native_produces

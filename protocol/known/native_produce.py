@@ -1,11 +1,8 @@
-"""Produce messages that begin as one that was read before: known at a glance.
+"""Native produce messages that begin as one that the connection sent before.
 
-A client that sends ready-made batches repeats every byte of its messages but the correlation id and the batch. Those
-bytes are remembered without the id, and what they mean. A message with the same bytes, an integer as its id, and
-nothing but the bytes of a batch behind them means the same, no matter which client sends it: nothing here ever becomes
-wrong. Whatever else a message may be is left to `locate_fields` and `Produce.read`, which say what is wrong.
-
-Called by `broker/native/exchange.py`. `tests/protocol/native/test_known_produce.py` compares both ways.
+A client repeats every byte of its messages up to the batch, but for the correlation id; the batch is the last field.
+Equals `locate_fields` with `Produce.read`, which read what is not known, and say what is wrong with it.
+`tests/protocol/known/test_native_produce.py` compares both. Called by `broker/native/exchange.py`.
 """
 
 from __future__ import annotations
@@ -14,13 +11,12 @@ import struct
 from typing import Final
 
 from echoless.protocol.framing import Frame
+from echoless.protocol.known.memory import KEY_BYTES_MAX, SeenBytes
 from echoless.protocol.native.fields import Fields
 from echoless.protocol.native.messages import Produce
 
 _BATCH: Final = b"\xa5batch"
 _CORRELATION_ID: Final = b"\xaecorrelation_id"
-_HEAD_BYTES_MAX: Final = 400
-_HEADS_MAX: Final = 1000
 _COPIED_MAX: Final = 4096
 """Batches of fewer bytes are copied out of the frame, which is faster than a view of them."""
 _FIXINT_END: Final = 0x80
@@ -38,26 +34,19 @@ _SIZES: Final = {
     for first, layout in ((0xC4, ">xB"), (0xC5, ">xH"), (0xC6, ">xI"))
 }
 """The same for the number of bytes that follow."""
-_new: Final = tuple.__new__
-"""Makes a named tuple in a third of the time of calling its class."""
-_HEADS: Final[dict[bytes, tuple[str, int, int, int]]] = {}
-"""Topic, partition, acks and timeout by the bytes of a message up to its batch, without the correlation id.
-
-The batch is the message's last field. All are forgotten when they are too many.
-"""
 
 
-def read_known_produce(frame: Frame) -> tuple[int | None, Produce] | None:
-    """The correlation id, or None without one, and the message, if it begins as one that was noted; None for any other bytes."""
+def read_known_produce(seen: SeenBytes, frame: Frame) -> tuple[int | None, Produce] | None:
+    """`(correlation id or None, message)` if it begins as one that was noted; None for any other bytes."""
     if type(frame) is not bytes:  # large
         return None
-    position = frame.find(_BATCH, 0, _HEAD_BYTES_MAX)
+    position = frame.find(_BATCH, 0, KEY_BYTES_MAX)
     if position < 0:
         return None
     position += len(_BATCH)
     try:
         head, correlation_id, _ = _head(frame, position)
-        known = _HEADS.get(head)
+        known = seen.native_produces.get(head)
         if known is None:
             return None
         size, read = _SIZES[frame[position]]
@@ -68,27 +57,27 @@ def read_known_produce(frame: Frame) -> tuple[int | None, Produce] | None:
         return None
     batch = frame[begin:] if len(frame) < _COPIED_MAX else memoryview(frame)[begin:]
     topic, partition, acks, timeout_ms = known
-    fields = (topic, partition, acks, timeout_ms, batch, correlation_id or 0, None)
-    return correlation_id, _new(Produce, fields)
+    return correlation_id, Produce(
+        topic, partition, acks, timeout_ms, batch, correlation_id or 0, None
+    )
 
 
-def note_produce(frame: Frame, fields: Fields, message: Produce) -> None:
+def note_produce(seen: SeenBytes, frame: Frame, fields: Fields, message: Produce) -> None:
     """Remembers how a message begins that was read, if its batch ends it."""
     if type(frame) is not bytes or fields.last != "batch":
         return
     places = fields.places(len(frame))
     if places is None:
         return
-    position = frame.find(_BATCH, 0, _HEAD_BYTES_MAX) + len(_BATCH)
+    position = frame.find(_BATCH, 0, KEY_BYTES_MAX) + len(_BATCH)
     try:
         head, _, id_position = _head(frame, position)
     except (KeyError, IndexError, struct.error):
         return
     # What looks like one of the two fields may be inside of a text.
     if position == places["batch"] and id_position == places.get("correlation_id"):
-        if len(_HEADS) >= _HEADS_MAX:
-            _HEADS.clear()
-        _HEADS[head] = (message.topic, message.partition, message.acks, message.timeout_ms)
+        meaning = (message.topic, message.partition, message.acks, message.timeout_ms)
+        seen.note(seen.native_produces, head, len(head), meaning)
 
 
 def _head(frame: bytes, position: int) -> tuple[bytes, int | None, int | None]:

@@ -1,4 +1,4 @@
-"""The glance at a follower's fetch, and the answer packed by hand, beside the general reader and encoder."""
+"""The usual fetch of a follower beside the general reader."""
 
 from __future__ import annotations
 
@@ -11,34 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.native.codec import (
-    PACKED_BYTES_MAX,
-    decode_message,
-    encode_message,
-    locate_fields,
-)
+from echoless.protocol.errors import KafkaError
+from echoless.protocol.known.replica_fetch import READ_AT_ONCE_BYTES, read_usual_replica_fetch
+from echoless.protocol.native.codec import encode_message, locate_fields
 from echoless.protocol.native.fields import Fields
 from echoless.protocol.native.replication import (
     WAIT_MS_MAX,
     ReplicaFetch,
-    ReplicaFetched,
     ReplicaWanted,
-    to_replica_fetch_answer,
 )
-from echoless.protocol.native.usual_replica_fetch import (
-    READ_AT_ONCE_BYTES,
-    ReplicaFetchAnswer,
-    read_usual_replica_fetch,
-)
-from tests.protocol.native.test_replication import (
-    ANYTHING,
-    FETCHED,
-    SUCCESS,
-    WANTED,
-    places,
-    put,
-)
+from tests.protocol.native.test_replication import ANYTHING, WANTED, places, put
 
 MESSAGES = st.builds(
     ReplicaFetch,
@@ -122,30 +104,6 @@ def test_a_large_fetch_is_left_to_the_steps() -> None:
     assert len(frame) > READ_AT_ONCE_BYTES
     assert read_usual_replica_fetch(frame) is None
     assert len(read_by_steps(frame)[1].partitions) == len(rows)
-
-
-@given(st.lists(FETCHED, max_size=5), NUMBERS | st.none())
-def test_the_packed_answer_is_that_of_the_general_encoder(
-    fetched: list[ReplicaFetched], number: int | None
-) -> None:
-    """The same fields with the same values, for errors, divergences and batches of any number."""
-    packed = ReplicaFetchAnswer(fetched).packed(number)
-    head = {"type": "replica_fetch", "correlation_id": number}
-    general = {**head, **SUCCESS, **to_replica_fetch_answer(fetched)}
-    assert decode_message(b"".join(packed)) == decode_message(encode_message(general))
-
-
-def test_large_batches_are_buffers_of_their_own() -> None:
-    """They are sent as they were read; small ones are copied, which takes less than another buffer."""
-    large = bytes(PACKED_BYTES_MAX + 1)
-    rows = [
-        ReplicaFetched(ErrorCode.NONE, 1, 0, None, one)
-        for one in (b"small", large, bytes(PACKED_BYTES_MAX), large)
-    ]
-    packed = ReplicaFetchAnswer(rows).packed(1)
-    assert [one is large for one in packed] == [False, True, False, True, False]
-    decoded = decode_message(b"".join(packed))["partitions"]
-    assert [row["batches"] for row in decoded] == [row.batches for row in rows]
 
 
 def test_what_is_no_fetch_is_none_of_its_business() -> None:

@@ -1,0 +1,1 @@
+"""Each quick way beside the general way that it equals."""
