@@ -1,4 +1,4 @@
-"""What a connection has sent is remembered within bounds, for that connection alone."""
+"""The memory of what a connection has sent: bounded, and for that connection alone."""
 
 from __future__ import annotations
 
