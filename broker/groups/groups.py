@@ -22,7 +22,7 @@ from echoless.broker.network.turns import work_in_turns
 from echoless.broker.partitions.partition import Partition
 from echoless.broker.state_topics.topic import StateTopic
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.state_records.partitioner import partition_of
+from echoless.protocol.state_records.partitioner import NAME_LENGTH_MAX, partition_of
 
 if TYPE_CHECKING:
     from echoless.broker.groups.held_requests import Answered
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from echoless.coordinators.groups.requests import GroupRequest
     from echoless.coordinators.groups.usage import Usage
 
-GROUP_ID_LENGTH_MAX: Final = 1024
-"""A longer name takes too long to hash, and no coordinator accepts it."""
 FORGET_AGAIN_S: Final = 1.0
 """First pause before a shard is asked again to forget a deleted topic; each is twice as long as the one before."""
 _FORGET_AGAIN_MAX_S: Final = 60.0
@@ -71,8 +69,8 @@ class Groups:
 
         Raises `KafkaError` COORDINATOR_NOT_AVAILABLE, INVALID_GROUP_ID.
         """
-        if len(group_id) > GROUP_ID_LENGTH_MAX:
-            message = f"a group id has at most {GROUP_ID_LENGTH_MAX} characters"
+        if len(group_id) > NAME_LENGTH_MAX:
+            message = f"a group id has at most {NAME_LENGTH_MAX} characters"
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, message)
         count = self.topic.partition_count
         if count is None:
@@ -129,14 +127,16 @@ class Groups:
 
     def ask(self, request: GroupRequest) -> Answered:
         """Has the group's coordinator process the request."""
-        group_id = request.group_id
-        is_valid = 0 < len(group_id) <= GROUP_ID_LENGTH_MAX or _may_be_nameless(request)
-        shard = self.shard_of(group_id) if is_valid else None
-        if shard is not None:
-            return shard.ask(request)
+        from echoless.coordinators.groups.group_ids import group_id_error
+
+        code = group_id_error(request)
+        if code is ErrorCode.NONE:
+            shard = self.shard_of(request.group_id)
+            if shard is not None:
+                return shard.ask(request)
+            code = ErrorCode.NOT_COORDINATOR
         from echoless.coordinators.groups.answers import refusal
 
-        code = ErrorCode.NOT_COORDINATOR if is_valid else ErrorCode.INVALID_GROUP_ID
         return refusal(request, code)
 
     def shard_of(self, group_id: str) -> Shard | None:
@@ -262,7 +262,7 @@ class Groups:
 
 async def _forget_in(shard: Shard, topic: DeletedTopic) -> None:
     await work_in_turns(
-        shard.perform_in_turn(lambda coordinator, now: coordinator.forget_topic(topic, now))
+        shard.perform_in_turn(lambda coordinator, _now: coordinator.forget_topic(topic))
     )
 
 
@@ -271,18 +271,3 @@ def _is_done(shard: Shard, topic: DeletedTopic | None) -> bool:
     from echoless.broker.groups.shard import ShardState
 
     return shard.state is ShardState.FAILED or (topic is not None and topic.is_forgotten)
-
-
-def _may_be_nameless(request: GroupRequest) -> bool:
-    """Whether the request may concern the group without a name, which Kafka keeps for old data."""
-    from echoless.coordinators.groups.consumer.requests import ConsumerDescribe
-    from echoless.coordinators.groups.requests import (
-        Heartbeat,
-        JoinGroup,
-        LeaveGroup,
-        OffsetDelete,
-        SyncGroup,
-    )
-
-    needs_name = (JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetDelete, ConsumerDescribe)
-    return not request.group_id and not isinstance(request, needs_name)

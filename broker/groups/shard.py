@@ -288,7 +288,7 @@ class Shard:
         coordinator = self._coordinator
         if coordinator is not None:
             keys = coordinator.sessions_of(group_id, member)
-            coordinator.end_sessions(keys)
+            coordinator.end_sessions(keys, self._now())
             for key in keys:
                 self._step(TimerFired(key))
 

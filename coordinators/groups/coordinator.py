@@ -1,10 +1,14 @@
-"""The coordinator of the groups of one partition of `__consumer_offsets`."""
+"""The coordinator of the groups of one partition of `__consumer_offsets`.
+
+Pure: an event and the time in, effects out. `GroupStore` is all that changes; the parts that are given it return effects.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain
 
+from echoless.coordinators.effects import Reply
 from echoless.coordinators.events import (
     Abandoned,
     AppendCommitted,
@@ -13,24 +17,25 @@ from echoless.coordinators.events import (
     Requested,
     TimerFired,
 )
+from echoless.coordinators.groups import deletions, expiry, offset_reads
 from echoless.coordinators.groups.answers import CommittedOffset, ListedGroup
+from echoless.coordinators.groups.bounds import GroupBounds
+from echoless.coordinators.groups.classic import heartbeats, membership, sessions
+from echoless.coordinators.groups.classic.joins import Joins
+from echoless.coordinators.groups.classic.leaves import Leaves
+from echoless.coordinators.groups.classic.rebalances import Rebalances
+from echoless.coordinators.groups.classic.syncs import Syncs
 from echoless.coordinators.groups.config import GroupCoordinatorConfig
+from echoless.coordinators.groups.consumer import parking
+from echoless.coordinators.groups.consumer import sessions as consumer_sessions
 from echoless.coordinators.groups.consumer.groups import ConsumerGroups
 from echoless.coordinators.groups.consumer.topics import KnownTopics, NoTopics
 from echoless.coordinators.groups.deleted_topic import DeletedTopic
-from echoless.coordinators.groups.deletions import Deletions
 from echoless.coordinators.groups.descriptions import described, listed
-from echoless.coordinators.groups.effects import GroupEffect, TimerKey, TimerKind
+from echoless.coordinators.groups.effects import Effects, TimerKey, TimerKind
 from echoless.coordinators.groups.events import GroupEvent, RegexResolved, TargetMade
-from echoless.coordinators.groups.expiry import Expiry
-from echoless.coordinators.groups.groups import Groups
-from echoless.coordinators.groups.heartbeats import Heartbeats
-from echoless.coordinators.groups.joins import Joins
-from echoless.coordinators.groups.leaves import Leaves
-from echoless.coordinators.groups.membership import Membership
+from echoless.coordinators.groups.group import Group
 from echoless.coordinators.groups.offset_commits import OffsetCommits
-from echoless.coordinators.groups.offset_reads import OffsetReads
-from echoless.coordinators.groups.rebalances import Rebalances
 from echoless.coordinators.groups.requests import (
     DeleteGroup,
     DescribeGroup,
@@ -43,9 +48,9 @@ from echoless.coordinators.groups.requests import (
     OffsetFetch,
     SyncGroup,
 )
-from echoless.coordinators.groups.sessions import Sessions
-from echoless.coordinators.groups.syncs import Syncs
+from echoless.coordinators.groups.store import GroupStore
 from echoless.coordinators.groups.usage import Usage
+from echoless.protocol.errors import ErrorCode
 
 
 class GroupCoordinator:
@@ -62,103 +67,218 @@ class GroupCoordinator:
         `topics` are those that members of the consumer protocol can subscribe to.
         """
         topics = topics or NoTopics()
-        self._groups = groups = Groups(config, usage)
-        self._sessions = sessions = Sessions(groups)
-        self._membership = membership = Membership(groups, sessions)
-        self._rebalances = rebalances = Rebalances(groups, membership, sessions)
-        self._deletions = deletions = Deletions(groups, membership)
-        self._expiry = Expiry(groups, deletions)
-        self._joins = Joins(groups, membership, sessions, rebalances)
-        self._syncs = Syncs(groups, sessions, rebalances)
-        self._heartbeats = Heartbeats(groups, sessions)
-        self._leaves = Leaves(groups, membership, rebalances)
-        self._offset_commits = OffsetCommits(groups, sessions, topics)
-        self._consumers = ConsumerGroups(groups, membership, topics, self._request)
-        self._offset_reads = OffsetReads(groups)
+        self._store = store = GroupStore()
+        self._bounds = bounds = GroupBounds(config, usage or (lambda: store.usage))
+        self._rebalances = rebalances = Rebalances(config)
+        self._joins = Joins(bounds, rebalances)
+        self._syncs = Syncs(bounds, rebalances)
+        self._leaves = Leaves(rebalances)
+        self._offset_commits = OffsetCommits(bounds, topics)
+        self._consumers = ConsumerGroups(bounds, topics, self._request)
+
+    # --- loading
 
     def apply(self, key: bytes, value: bytes | None) -> str | None:
         """Replay a record of the log; only while loading. Returns why it was skipped, for a warning; else None.
 
         Raises `DecodeError` if the record cannot be read.
         """
-        return self._groups.durable.apply(key, value)
+        return self._store.durable.apply(key, value)
 
-    def start(self, now: Now) -> Iterator[list[GroupEffect]]:
+    def start(self, now: Now) -> Iterator[Effects]:
         """Begin after the replay: what follows for one group after the other. Run to the end before any `step`.
 
         Raises `DecodeError` if the records of a group contradict each other.
         """
-        for group_id, durable in list(self._groups.durable.groups.items()):
+        for group_id, durable in list(self._store.durable.groups.items()):
             if durable.value is not None and durable.value.members:
-                self._groups.now = now
-                self._begin(group_id, is_rebalancing=durable.value.is_rebalancing)
-                yield self._groups.take_effects()
+                yield self._begin(group_id, now, is_rebalancing=durable.value.is_rebalancing)
             elif durable.consumer is not None and (
                 durable.consumer.members or durable.consumer.currents
             ):
-                self._groups.now = now
-                self._consumers.start(group_id)
-                yield self._groups.take_effects()
+                yield self._consumers.start(self._store, group_id, now)
 
-    def step(self, event: GroupEvent, now: Now) -> list[GroupEffect]:
+    def _begin(self, group_id: str, now: Now, *, is_rebalancing: bool) -> Effects:
+        group = self._store.find(group_id)
+        assert group is not None
+        membership.count_loaded(self._store, group)
+        effects: Effects = []
+        for member in group.members.values():
+            effects += sessions.extend(group, member, now)
+        if is_rebalancing:
+            reason = "the coordinator has moved during a rebalance"
+            effects += self._rebalances.begin(self._store, group, reason, now)
+        elif len(group.members) > self._bounds.config.group_max_size:
+            reason = "it has more members than a group may have"
+            effects += self._rebalances.begin(self._store, group, reason, now)
+        return effects
+
+    # --- events
+
+    def step(self, event: GroupEvent, now: Now) -> Effects:
         """Handle an event, and return what follows from it."""
-        groups = self._groups
-        groups.now = now
         match event:
             case Requested():
-                self._request(event.reply_id, event.request)
+                return self._request(event.reply_id, event.request, now)
             case TimerFired():
-                self._timer(event.key)
+                return self._timer(event.key, now)
             case AppendCommitted():
-                self._consumers.committed(groups.committed(event.token), event.token)
+                return self._committed(event.token, now)
             case AppendFailed():
-                groups.append_failed(event.token, event.error_code, may_commit=event.may_commit)
+                return self._append_failed(event, now)
             case Abandoned():
-                self._abandon(event.reply_id)
+                return self._abandon(event.reply_id, now)
             case RegexResolved():
-                self._consumers.resolved(event)
-                self._settle(event.group_id)
+                return self._settled(
+                    event.group_id, self._consumers.resolved(self._store, event, now)
+                )
             case TargetMade():
-                self._consumers.assigned(event)
-                self._settle(event.group_id)
-        return groups.take_effects()
+                return self._settled(
+                    event.group_id, self._consumers.target_made(self._store, event, now)
+                )
 
-    def expire_offsets(self, now: Now) -> Iterator[list[GroupEffect]]:
+    def _request(self, reply_id: int, request: GroupRequest, now: Now) -> Effects:
+        effects = self._consumers.handle(self._store, reply_id, request, now)
+        if effects is None:
+            effects = self._request_of_either(reply_id, request, now)
+        return self._settled(request.group_id, effects)
+
+    def _request_of_either(self, reply_id: int, request: GroupRequest, now: Now) -> Effects:
+        """Process a request of the classic protocol, or one that both protocols have."""
+        store = self._store
+        match request:
+            case Heartbeat():
+                return heartbeats.handle(store, reply_id, request, now)
+            case OffsetCommit():
+                return self._offset_commits.handle(store, reply_id, request, now)
+            case OffsetFetch():
+                return offset_reads.handle(store, reply_id, request)
+            case JoinGroup():
+                return self._joins.handle(store, reply_id, request, now)
+            case SyncGroup():
+                return self._syncs.handle(store, reply_id, request, now)
+            case LeaveGroup():
+                return self._leaves.handle(store, reply_id, request, now)
+            case OffsetDelete():
+                config = self._bounds.config
+                return deletions.delete_offsets(store, config, reply_id, request, now)
+            case DeleteGroup():
+                return deletions.delete_group(store, reply_id, request, now)
+            case DescribeGroup():
+                return [Reply(reply_id, described(store.find(request.group_id)))]
+            case _:
+                raise AssertionError(request)  # the consumer protocol's own, which never come here
+
+    def _committed(self, token: int, now: Now) -> Effects:
+        """Continue with an append that the high watermark has passed."""
+        committed = self._store.commit(token)
+        group, continuation = committed.group, committed.continuation
+        effects = [] if continuation is None else continuation(ErrorCode.NONE, now)
+        self._store.settle(group)
+        return effects + self._consumers.committed(self._store, group, token, now)
+
+    def _append_failed(self, event: AppendFailed, now: Now) -> Effects:
+        """Notify the part that waits for an append of its failure, once."""
+        appends = self._store.appends
+        failed, continuation = appends.fail(event.token, may_commit=event.may_commit)
+        effects = [] if continuation is None else continuation(event.error_code, now)
+        self._store.settle(failed.group)
+        return effects
+
+    def _timer(self, key: TimerKey, now: Now) -> Effects:
+        group = self._store.live.get(key.group_id)
+        if group is None:
+            return []
+        if group.consumer is not None:
+            effects = self._consumers.timer_fired(self._store, group, group.consumer, key, now)
+        else:
+            effects = self._classic_timer(group, key, now)
+        return self._settled(key.group_id, effects)
+
+    def _classic_timer(self, group: Group, key: TimerKey, now: Now) -> Effects:
+        store, rebalances = self._store, self._rebalances
+        match key.kind:
+            case TimerKind.REBALANCE:
+                return rebalances.timer_fired(store, group, now)
+            case TimerKind.SYNC:
+                return rebalances.sync_timer_fired(store, group, now)
+            case TimerKind.PENDING_MEMBER:
+                effects = membership.pending_timer_fired(store, group, key.member_id, now)
+                return effects + rebalances.try_complete(store, group, now)
+            case TimerKind.SESSION:
+                return self._session_timer(group, key.member_id, now)
+            case TimerKind.REVOCATION:
+                return []  # of a consumer group that has become a classic one
+
+    def _session_timer(self, group: Group, member_id: str, now: Now) -> Effects:
+        member = group.members.get(member_id)
+        if member is None:
+            return []
+        again = sessions.timer_fired(group, member, now)
+        if again is not None:
+            return again
+        reason = "has let its session expire"
+        return self._rebalances.remove(self._store, group, [member], reason, now)
+
+    def _abandon(self, reply_id: int, now: Now) -> Effects:
+        """Remove a member that does not know its id yet: it will come back as another one."""
+        parking.abandon(self._store, reply_id)
+        found = self._store.unnamed.pop(reply_id, None)
+        if found is None:
+            return []
+        group, member = found
+        if group.members.get(member.member_id) is not member or member.join_reply != reply_id:
+            return []
+        reason = "has gone before it was given its id"
+        effects = self._rebalances.remove(self._store, group, [member], reason, now)
+        return self._settled(group.group_id, effects)
+
+    def _settled(self, group_id: str, effects: Effects) -> Effects:
+        group = self._store.live.get(group_id)
+        if group is not None:
+            self._store.settle(group)
+        return effects
+
+    # --- long work
+
+    def expire_offsets(self, now: Now) -> Iterator[Effects]:
         """Expire offsets and groups, a bounded number per item; steps may come between. Every ten minutes."""
-        return self._expiry.expire(now)
+        return expiry.expire(self._store, self._bounds.config, now)
 
-    def forget_topic(self, topic: DeletedTopic, now: Now) -> Iterator[list[GroupEffect]]:
+    def forget_topic(self, topic: DeletedTopic) -> Iterator[Effects]:
         """Remove the offsets of a deleted topic, a bounded number of groups per item; again until it `is_forgotten`."""
-        return self._expiry.forget_topic(topic, now)
+        return expiry.forget_topic(self._store, topic)
+
+    # --- what is asked of it
 
     def listed(
         self, states: Collection[str], types: Collection[str]
     ) -> Iterator[ListedGroup | None]:
         """The groups for ListGroups; filters ignore case, empty ones match all. None for one filtered out."""
-        return listed(self._groups, states, types)
+        return listed(self._store, states, types)
 
     def sessions_of(self, group_id: str, member: str | None) -> list[TimerKey]:
         """The sessions of a member, by its member, instance or client id; None: of all members."""
-        group = self._groups.find(group_id)
+        group = self._store.find(group_id)
         if group is None:
             return []
         if group.consumer is not None:
-            return self._consumers.sessions.keys(group.consumer, member)
-        return self._sessions.keys(group, member)
+            return consumer_sessions.keys(group.consumer, member)
+        return sessions.keys(group, member)
 
-    def end_sessions(self, keys: Iterable[TimerKey]) -> None:
+    def end_sessions(self, keys: Iterable[TimerKey], now: Now) -> None:
         """Make these sessions overdue: they end as soon as their timers fire."""
         for key in keys:
-            group = self._groups.find(key.group_id)
+            group = self._store.find(key.group_id)
             if group is not None and group.consumer is not None:
-                self._consumers.sessions.make_overdue(group.consumer, key)
+                consumer_sessions.make_overdue(group.consumer, key, now)
             elif group is not None:
-                self._sessions.make_overdue(group, key)
+                sessions.make_overdue(group, key, now)
 
     def committed(self) -> Iterator[CommittedOffset]:
         """The committed offsets, those of groups with members first; steps may come between."""
-        durable = self._groups.durable.groups
-        for group_id in list(dict.fromkeys(chain(self._groups.live, durable))):
+        durable = self._store.durable.groups
+        for group_id in list(dict.fromkeys(chain(self._store.live, durable))):
             group = durable.get(group_id)
             for topic, offsets in [] if group is None else list(group.offsets.items()):
                 for index, value in list(offsets.items()):
@@ -167,94 +287,18 @@ class GroupCoordinator:
     @property
     def usage(self) -> Usage:
         """How much it holds."""
-        return self._groups.own_usage()
+        return self._store.usage
 
     @property
     def group_count(self) -> int:
         """How many groups there are, nearly enough: those that are not stored yet are counted only if there are more."""
-        return self._groups.own_usage().groups
+        return self._store.usage.groups
 
     @property
     def member_count(self) -> int:
         """Members of all groups, and ids that were handed out."""
-        return self._groups.members
+        return self._store.members
 
     @property
     def rebalances_completed(self) -> int:
-        return self._rebalances.completed + self._consumers.targets_made
-
-    def _begin(self, group_id: str, *, is_rebalancing: bool) -> None:
-        group = self._groups.find(group_id)
-        assert group is not None
-        self._membership.count_loaded(group)
-        for member in group.members.values():
-            self._sessions.extend(group, member)
-        if is_rebalancing:
-            self._rebalances.begin(group, "the coordinator has moved during a rebalance")
-        elif len(group.members) > self._groups.config.group_max_size:
-            self._rebalances.begin(group, "it has more members than a group may have")
-
-    def _request(self, reply_id: int, request: GroupRequest) -> None:
-        if not self._consumers.takes(reply_id, request):
-            self._request_of_either(reply_id, request)
-        self._settle(request.group_id)
-
-    def _request_of_either(self, reply_id: int, request: GroupRequest) -> None:
-        """Process a request of the classic protocol, or one that both protocols have."""
-        match request:
-            case Heartbeat():
-                self._heartbeats.handle(reply_id, request)
-            case OffsetCommit():
-                self._offset_commits.handle(reply_id, request)
-            case OffsetFetch():
-                self._offset_reads.handle(reply_id, request)
-            case JoinGroup():
-                self._joins.handle(reply_id, request)
-            case SyncGroup():
-                self._syncs.handle(reply_id, request)
-            case LeaveGroup():
-                self._leaves.handle(reply_id, request)
-            case OffsetDelete():
-                self._deletions.delete_offsets(reply_id, request)
-            case DeleteGroup():
-                self._deletions.delete_group(reply_id, request)
-            case DescribeGroup():
-                self._groups.reply(reply_id, described(self._groups.find(request.group_id)))
-
-    def _timer(self, key: TimerKey) -> None:
-        group = self._groups.live.get(key.group_id)
-        if group is None:
-            return
-        if group.consumer is not None:
-            self._consumers.timer_fired(group, group.consumer, key)
-            self._settle(key.group_id)
-            return
-        match key.kind:
-            case TimerKind.REBALANCE:
-                self._rebalances.timer_fired(group)
-            case TimerKind.SYNC:
-                self._rebalances.sync_timer_fired(group)
-            case TimerKind.PENDING_MEMBER:
-                self._membership.pending_timer_fired(group, key.member_id)
-                self._rebalances.try_complete(group)
-            case TimerKind.SESSION:
-                member = group.members.get(key.member_id)
-                if member is not None and self._sessions.has_expired(group, member):
-                    self._rebalances.remove(group, [member], "has let its session expire")
-        self._settle(key.group_id)
-
-    def _abandon(self, reply_id: int) -> None:
-        """Remove a member that does not know its id yet: it will come back as another one."""
-        self._consumers.abandon(reply_id)
-        found = self._groups.unnamed.pop(reply_id, None)
-        if found is None:
-            return
-        group, member = found
-        if group.members.get(member.member_id) is member and member.join_reply == reply_id:
-            self._rebalances.remove(group, [member], "has gone before it was given its id")
-            self._settle(group.group_id)
-
-    def _settle(self, group_id: str) -> None:
-        group = self._groups.live.get(group_id)
-        if group is not None:
-            self._groups.settle(group)
+        return self._store.rebalances_completed

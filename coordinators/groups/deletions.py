@@ -1,128 +1,148 @@
-"""OffsetDelete and DeleteGroups: offsets and groups that are removed on request, by tombstones."""
+"""OffsetDelete and DeleteGroups: offsets and groups that are removed on request, by tombstones.
+
+An answer waits for its tombstones.
+"""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import Final
 
+from echoless.coordinators.effects import LogLine, Reply
+from echoless.coordinators.events import Now
 from echoless.coordinators.groups.answers import DeleteAnswer, OffsetDeleteAnswer
 from echoless.coordinators.groups.append_errors import group_code
+from echoless.coordinators.groups.classic import membership
+from echoless.coordinators.groups.config import GroupCoordinatorConfig
+from echoless.coordinators.groups.effects import Effects, replied
 from echoless.coordinators.groups.group import CONSUMER, Group, GroupState
-from echoless.coordinators.groups.groups import Groups, Record
 from echoless.coordinators.groups.log_names import shown
-from echoless.coordinators.groups.membership import Membership
+from echoless.coordinators.groups.records import GroupRecord
 from echoless.coordinators.groups.requests import DeleteGroup, OffsetDelete
+from echoless.coordinators.groups.store import GroupStore
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.state_records.group_keys import GroupKey, OffsetKey
 
 _TOMBSTONES_PER_APPEND: Final = 1_000
 
+# --- offsets
 
-class Deletions:
-    """Removes offsets and groups. An answer waits for its tombstones."""
 
-    def __init__(self, groups: Groups, membership: Membership) -> None:
-        self._groups = groups
-        self._membership = membership
+def delete_offsets(
+    store: GroupStore,
+    config: GroupCoordinatorConfig,
+    reply_id: int,
+    request: OffsetDelete,
+    now: Now,
+) -> Effects:
+    """Remove the offsets of topics that no member subscribes to."""
+    group = store.find(request.group_id)
+    code = _flaw(group, request, config)
+    if group is None or code is not ErrorCode.NONE:
+        return [Reply(reply_id, OffsetDeleteAnswer(code))]
+    codes = [
+        ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_in_use(group, topic) else ErrorCode.NONE
+        for topic, _ in request.partitions
+    ]
+    records: list[GroupRecord] = [
+        (OffsetKey(group.group_id, topic, partition), None)
+        for (topic, partition), code in zip(request.partitions, codes, strict=True)
+        if code is ErrorCode.NONE and _has_offset(store, group, topic, partition)
+    ]
+    if not records:
+        return _offsets_deleted(reply_id, codes, ErrorCode.NONE, now)
+    return [store.appends.begin(group, records, partial(_offsets_deleted, reply_id, codes))]
 
-    # --- offsets
 
-    def delete_offsets(self, reply_id: int, request: OffsetDelete) -> None:
-        """Remove the offsets of topics that no member subscribes to."""
-        group = self._groups.find(request.group_id)
-        code = self._flaw(group, request)
-        if group is None or code is not ErrorCode.NONE:
-            self._groups.reply(reply_id, OffsetDeleteAnswer(code))
-            return
-        codes = [
-            ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_in_use(group, topic) else ErrorCode.NONE
-            for topic, _ in request.partitions
-        ]
-        records: list[Record] = [
-            (OffsetKey(group.group_id, topic, partition), None)
-            for (topic, partition), code in zip(request.partitions, codes, strict=True)
-            if code is ErrorCode.NONE and self._has_offset(group, topic, partition)
-        ]
-        if records:
-            deleted = partial(self._offsets_deleted, reply_id, codes)
-            self._groups.append(group, records, deleted)
-        else:
-            self._offsets_deleted(reply_id, codes, ErrorCode.NONE)
+def _flaw(group: Group | None, request: OffsetDelete, config: GroupCoordinatorConfig) -> ErrorCode:
+    if group is None or group.state is GroupState.DEAD:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    if len(request.partitions) > config.commit_partitions_max:
+        return ErrorCode.INVALID_REQUEST
+    if group.consumer is None and not group.is_empty and group.protocol_type != CONSUMER:
+        return ErrorCode.NON_EMPTY_GROUP
+    return ErrorCode.NONE
 
-    def _flaw(self, group: Group | None, request: OffsetDelete) -> ErrorCode:
-        if group is None or group.state is GroupState.DEAD:
-            return ErrorCode.GROUP_ID_NOT_FOUND
-        if len(request.partitions) > self._groups.config.commit_partitions_max:
-            return ErrorCode.INVALID_REQUEST
-        if group.consumer is None and not group.is_empty and group.protocol_type != CONSUMER:
-            return ErrorCode.NON_EMPTY_GROUP
-        return ErrorCode.NONE
 
-    def _has_offset(self, group: Group, topic: str, partition: int) -> bool:
-        durable = self._groups.durable.groups.get(group.group_id)
-        is_stored = durable is not None and partition in durable.offsets.get(topic, {})
-        return is_stored or (topic, partition) in group.pending_offsets
+def _has_offset(store: GroupStore, group: Group, topic: str, partition: int) -> bool:
+    durable = store.durable.groups.get(group.group_id)
+    is_stored = durable is not None and partition in durable.offsets.get(topic, {})
+    return is_stored or (topic, partition) in group.pending_offsets
 
-    def _offsets_deleted(self, reply_id: int, codes: list[ErrorCode], code: ErrorCode) -> None:
-        answered = group_code(code)
-        if answered is not ErrorCode.NONE:
-            codes = [answered if one is ErrorCode.NONE else one for one in codes]
-        self._groups.reply(reply_id, OffsetDeleteAnswer(ErrorCode.NONE, tuple(codes)))
 
-    # --- groups
+def _offsets_deleted(reply_id: int, codes: list[ErrorCode], code: ErrorCode, _now: Now) -> Effects:
+    answered = group_code(code)
+    if answered is not ErrorCode.NONE:
+        codes = [answered if one is ErrorCode.NONE else one for one in codes]
+    return [Reply(reply_id, OffsetDeleteAnswer(ErrorCode.NONE, tuple(codes)))]
 
-    def delete_group(self, reply_id: int, request: DeleteGroup) -> None:
-        """Remove a group that has no members, with all its offsets."""
-        group = self._groups.find(request.group_id)
-        if group is None or group.state is GroupState.DEAD:
-            self._groups.reply(reply_id, DeleteAnswer(ErrorCode.GROUP_ID_NOT_FOUND))
-        elif not group.is_empty:
-            self._groups.reply(reply_id, DeleteAnswer(ErrorCode.NON_EMPTY_GROUP))
-        else:
-            self._groups.note(f"group {shown(group.group_id)} is deleted on request")
-            group.state = GroupState.DEAD
-            self._delete_next(group, reply_id, ErrorCode.NONE)
 
-    def remove_group(self, group: Group) -> None:
-        """Remove a group that has neither members nor offsets."""
-        group.state = GroupState.DEAD
-        self._delete_next(group, None, ErrorCode.NONE)
+# --- groups
 
-    def _delete_next(self, group: Group, reply_id: int | None, code: ErrorCode) -> None:
-        """Append some more tombstones, the group's own last; offsets that are being committed are removed, too."""
-        if code is not ErrorCode.NONE:
-            group.state = GroupState.EMPTY
-            self._groups.reply(reply_id, DeleteAnswer(group_code(code)))
-            return
-        durable = self._groups.durable.groups.get(group.group_id)
-        places = list(group.pending_offsets)[:_TOMBSTONES_PER_APPEND]
-        for topic, partitions in durable.offsets.items() if durable is not None else ():
-            left = _TOMBSTONES_PER_APPEND - len(places)
-            if left <= 0:
-                break
-            places += [(topic, partition) for partition in list(partitions)[:left]]
-        records: list[Record] = [
+
+def delete_group(store: GroupStore, reply_id: int, request: DeleteGroup, now: Now) -> Effects:
+    """Remove a group that has no members, with all its offsets."""
+    group = store.find(request.group_id)
+    if group is None or group.state is GroupState.DEAD:
+        return [Reply(reply_id, DeleteAnswer(ErrorCode.GROUP_ID_NOT_FOUND))]
+    if not group.is_empty:
+        return [Reply(reply_id, DeleteAnswer(ErrorCode.NON_EMPTY_GROUP))]
+    group.state = GroupState.DEAD
+    line = LogLine(f"group {shown(group.group_id)} is deleted on request")
+    return [line, *_delete_next(store, group, reply_id, ErrorCode.NONE, now)]
+
+
+def remove_group(store: GroupStore, group: Group, now: Now) -> Effects:
+    """Remove a group that has neither members nor offsets."""
+    group.state = GroupState.DEAD
+    return _delete_next(store, group, None, ErrorCode.NONE, now)
+
+
+def _delete_next(
+    store: GroupStore, group: Group, reply_id: int | None, code: ErrorCode, now: Now
+) -> Effects:
+    """Append some more tombstones, the group's own last; offsets that are being committed are removed, too."""
+    if code is not ErrorCode.NONE:
+        group.state = GroupState.EMPTY
+        return replied(reply_id, DeleteAnswer(group_code(code)))
+    places = _next_places(store, group)
+    if places:
+        records: list[GroupRecord] = [
             (OffsetKey(group.group_id, topic, partition), None) for topic, partition in places
         ]
-        following = partial(self._delete_next, group, reply_id)
-        if not records:
-            if durable is None and not group.appends:
-                self._deleted(group, reply_id, ErrorCode.NONE)
-                return
-            records = [(GroupKey(group.group_id), None)]
-            if durable is not None and durable.consumer is not None:
-                records = [(key, None) for key in durable.consumer.keys(group.group_id)]
-            following = partial(self._deleted, group, reply_id)
-        self._groups.append(group, records, following)
+        following = partial(_delete_next, store, group, reply_id)
+        return [store.appends.begin(group, records, following)]
+    durable = store.durable.groups.get(group.group_id)
+    if durable is None and not group.appends:
+        return _deleted(store, group, reply_id, ErrorCode.NONE, now)
+    records = [(GroupKey(group.group_id), None)]
+    if durable is not None and durable.consumer is not None:
+        records = [(key, None) for key in durable.consumer.keys(group.group_id)]
+    return [store.appends.begin(group, records, partial(_deleted, store, group, reply_id))]
 
-    def _deleted(self, group: Group, reply_id: int | None, code: ErrorCode) -> None:
-        if code is not ErrorCode.NONE:
-            self._delete_next(group, reply_id, code)
-            return
-        self._groups.live.pop(group.group_id, None)
-        for member_id in list(group.pending_members):
-            self._membership.take_back(group, member_id)
-        self._groups.reply(reply_id, DeleteAnswer(ErrorCode.NONE))
+
+def _next_places(store: GroupStore, group: Group) -> list[tuple[str, int]]:
+    """Some of the group's offsets, those that are being committed first."""
+    durable = store.durable.groups.get(group.group_id)
+    places = list(group.pending_offsets)[:_TOMBSTONES_PER_APPEND]
+    for topic, partitions in durable.offsets.items() if durable is not None else ():
+        left = _TOMBSTONES_PER_APPEND - len(places)
+        if left <= 0:
+            break
+        places += [(topic, partition) for partition in list(partitions)[:left]]
+    return places
+
+
+def _deleted(
+    store: GroupStore, group: Group, reply_id: int | None, code: ErrorCode, now: Now
+) -> Effects:
+    if code is not ErrorCode.NONE:
+        return _delete_next(store, group, reply_id, code, now)
+    store.live.pop(group.group_id, None)
+    effects: Effects = []
+    for member_id in list(group.pending_members):
+        effects += membership.take_back(store, group, member_id)
+    return effects + replied(reply_id, DeleteAnswer(ErrorCode.NONE))
 
 
 def is_in_use(group: Group, topic: str) -> bool:

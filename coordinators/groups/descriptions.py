@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator
 from itertools import chain
 
 from echoless.coordinators.groups.answers import DescribeAnswer, DescribedMember, ListedGroup
+from echoless.coordinators.groups.classic.member import Member
 from echoless.coordinators.groups.consumer.group import ConsumerGroup
 from echoless.coordinators.groups.group import Group, GroupState
-from echoless.coordinators.groups.groups import Groups
-from echoless.coordinators.groups.member import Member
+from echoless.coordinators.groups.store import GroupStore
 from echoless.protocol.errors import ErrorCode
 
 _CLASSIC = "classic"
@@ -43,13 +43,13 @@ def _member(member: Member, protocol_name: str | None) -> DescribedMember:
 
 
 def listed(
-    groups: Groups, states: Collection[str], types: Collection[str]
+    store: GroupStore, states: Collection[str], types: Collection[str]
 ) -> Iterator[ListedGroup | None]:
     """All groups that match, one after the other; None for one that does not."""
     wanted_states = {state.casefold() for state in states}
     wanted_types = {one.casefold() for one in types}
-    for group_id in list(dict.fromkeys(chain(groups.durable.groups, groups.live))):
-        row = _row(groups, group_id)
+    for group_id in list(dict.fromkeys(chain(store.durable.groups, store.live))):
+        row = _row(store, group_id)
         is_wanted = row is not None and (
             (not wanted_types or row.group_type in wanted_types)
             and (not wanted_states or row.state.casefold() in wanted_states)
@@ -57,13 +57,13 @@ def listed(
         yield row if is_wanted else None
 
 
-def _row(groups: Groups, group_id: str) -> ListedGroup | None:
-    group = groups.live.get(group_id)
+def _row(store: GroupStore, group_id: str) -> ListedGroup | None:
+    group = store.live.get(group_id)
     if group is not None and group.consumer is not None:
         return _consumer_row(group_id, group.consumer)
     if group is not None:
         return ListedGroup(group_id, group.protocol_type or "", group.state.value, _CLASSIC)
-    durable = groups.durable.groups.get(group_id)
+    durable = store.durable.groups.get(group_id)
     if durable is None:
         return None
     if durable.consumer is not None:

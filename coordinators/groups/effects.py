@@ -53,3 +53,11 @@ GroupEffect = (
     | ResolveRegex
     | MakeTarget
 )
+
+Effects = list[GroupEffect]
+"""The effects of one step, or of a part of it, in order. Whoever is given a list may add to it."""
+
+
+def replied(reply_id: int | None, answer: GroupAnswer) -> Effects:
+    """Answer a request; None is one that no one waits for."""
+    return [] if reply_id is None else [Reply(reply_id, answer)]

@@ -8,9 +8,14 @@ from __future__ import annotations
 import enum
 from collections import Counter
 
+from echoless.coordinators.groups.classic.member import (
+    Member,
+    Protocols,
+    protocol_bytes,
+    stored_member,
+)
 from echoless.coordinators.groups.consumer.group import ConsumerGroup
 from echoless.coordinators.groups.durable import DurableGroup
-from echoless.coordinators.groups.member import Member, Protocols, protocol_bytes, stored_member
 from echoless.protocol.state_records.classic_group_value import NO_TIMESTAMP, GroupValue
 from echoless.protocol.state_records.subscription import subscribed_topics
 

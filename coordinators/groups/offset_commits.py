@@ -7,15 +7,20 @@ from __future__ import annotations
 
 from functools import partial
 
+from echoless.coordinators.effects import Reply
+from echoless.coordinators.events import Now
 from echoless.coordinators.groups.answers import OffsetCommitAnswer
 from echoless.coordinators.groups.append_errors import commit_code
+from echoless.coordinators.groups.bounds import GroupBounds
+from echoless.coordinators.groups.classic import sessions
+from echoless.coordinators.groups.classic.membership import generation_error
 from echoless.coordinators.groups.consumer.descriptions import commit_error, stale_partitions
 from echoless.coordinators.groups.consumer.topics import KnownTopics
+from echoless.coordinators.groups.effects import Effects
 from echoless.coordinators.groups.group import Group, GroupState
-from echoless.coordinators.groups.groups import Groups, Record
-from echoless.coordinators.groups.membership import generation_error
+from echoless.coordinators.groups.records import GroupRecord
 from echoless.coordinators.groups.requests import NO_RETENTION, CommittedPartition, OffsetCommit
-from echoless.coordinators.groups.sessions import Sessions
+from echoless.coordinators.groups.store import GroupStore
 from echoless.coordinators.groups.usage import metadata_size, value_size
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.state_records.fields import STRING_BYTES_MAX
@@ -26,30 +31,30 @@ from echoless.protocol.state_records.offset_value import NO_EXPIRY, OffsetValue
 class OffsetCommits:
     """Answers OffsetCommit once the offsets are committed: all of a request, or none."""
 
-    def __init__(self, groups: Groups, sessions: Sessions, topics: KnownTopics) -> None:
-        self._groups = groups
+    def __init__(self, bounds: GroupBounds, topics: KnownTopics) -> None:
+        self._bounds = bounds
         self._topics = topics
-        self._sessions = sessions
 
-    def handle(self, reply_id: int, request: OffsetCommit) -> None:
+    def handle(self, store: GroupStore, reply_id: int, request: OffsetCommit, now: Now) -> Effects:
         """Append the offsets of those who may commit; metadata that is not taken fails its partition alone."""
-        code, group = self._admit(request)
+        code, group = self._admit(store, request)
         if group is None or code is not ErrorCode.NONE:
             refused = (code,) * len(request.partitions)
-            self._groups.reply(reply_id, OffsetCommitAnswer(refused))
-            return
-        codes = self._codes(group, request)
+            return [Reply(reply_id, OffsetCommitAnswer(refused))]
+        member = group.members.get(request.member_id)
+        effects = [] if member is None else sessions.extend(group, member, now)
+        codes = self._codes(store, group, request)
         accepted = [one for one, code in zip(request.partitions, codes, strict=True) if not code]
         if not accepted:
-            self._stored(reply_id, codes, ErrorCode.NONE)
-            return
-        expire_ms = self._expire_timestamp(request)
-        records = [self._record(request.group_id, one, expire_ms) for one in accepted]
-        self._groups.append(group, records, partial(self._stored, reply_id, codes))
+            return effects + _stored(reply_id, codes, ErrorCode.NONE, now)
+        expire_ms = _expire_timestamp(request, now)
+        records = [_record(request.group_id, one, expire_ms, now) for one in accepted]
+        effects.append(store.appends.begin(group, records, partial(_stored, reply_id, codes)))
+        return effects
 
-    def _codes(self, group: Group, request: OffsetCommit) -> list[ErrorCode]:
+    def _codes(self, store: GroupStore, group: Group, request: OffsetCommit) -> list[ErrorCode]:
         """The errors of single partitions."""
-        longest = self._longest_metadata(request)
+        longest = self._longest_metadata(store, request)
         codes = [
             ErrorCode.NONE
             if len(one.metadata) <= longest and _can_be_packed(one.metadata)
@@ -57,74 +62,75 @@ class OffsetCommits:
             for one in request.partitions
         ]
         if group.consumer is not None:
-            for place, is_stale in enumerate(
-                stale_partitions(group.consumer, request, self._topics)
-            ):
+            stale = stale_partitions(group.consumer, request, self._topics)
+            for place, is_stale in enumerate(stale):
                 if is_stale:
                     codes[place] = ErrorCode.STALE_MEMBER_EPOCH
         return codes
 
-    def _longest_metadata(self, request: OffsetCommit) -> int:
+    def _longest_metadata(self, store: GroupStore, request: OffsetCommit) -> int:
         """How many characters of metadata an offset may have now: none if there is no room for more."""
-        longest = self._groups.config.offset_metadata_max_bytes
-        durable = self._groups.durable.groups.get(request.group_id)
+        longest = self._bounds.config.offset_metadata_max_bytes
+        durable = store.durable.groups.get(request.group_id)
         offsets = durable.offsets if durable is not None else {}
         more = 0
         for one in request.partitions:
             if one.metadata and len(one.metadata) <= longest:
                 replaced = offsets.get(one.topic, {}).get(one.partition)
                 more += metadata_size(one.metadata) - value_size(replaced)
-        return longest if self._groups.has_room_for(more) else 0
+        return longest if self._bounds.has_room_for(more) else 0
 
-    def _admit(self, request: OffsetCommit) -> tuple[ErrorCode, Group | None]:
-        if len(request.group_id) > self._groups.config.name_bytes_max:
-            return ErrorCode.INVALID_GROUP_ID, None
-        if len(request.partitions) > self._groups.config.commit_partitions_max:
+    def _admit(self, store: GroupStore, request: OffsetCommit) -> tuple[ErrorCode, Group | None]:
+        if len(request.partitions) > self._bounds.config.commit_partitions_max:
             return ErrorCode.INVALID_COMMIT_OFFSET_SIZE, None
-        group = self._groups.find(request.group_id)
+        group = store.find(request.group_id)
         if group is None:
-            return self._admit_to_new_group(request)
-        return self._admit_to_group(group, request), group
+            return self._admit_to_new_group(store, request)
+        return _admit_to_group(group, request), group
 
-    def _admit_to_new_group(self, request: OffsetCommit) -> tuple[ErrorCode, Group | None]:
+    def _admit_to_new_group(
+        self, store: GroupStore, request: OffsetCommit
+    ) -> tuple[ErrorCode, Group | None]:
         if request.generation_id >= 0:
             if request.knows_missing_groups:
                 return ErrorCode.GROUP_ID_NOT_FOUND, None
             return ErrorCode.ILLEGAL_GENERATION, None
-        group = self._groups.find_or_create(request.group_id)
-        return (ErrorCode.POLICY_VIOLATION if group is None else ErrorCode.NONE), group
+        if not self._bounds.has_room_for_group():
+            return ErrorCode.POLICY_VIOLATION, None
+        return ErrorCode.NONE, store.create(request.group_id)
 
-    def _admit_to_group(self, group: Group, request: OffsetCommit) -> ErrorCode:
-        if group.state is GroupState.DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if group.consumer is not None:
-            return commit_error(group.consumer, request)
-        if group.state is GroupState.EMPTY and request.generation_id < 0:
-            return ErrorCode.NONE
-        code = generation_error(
-            group, request.member_id, request.group_instance_id, request.generation_id
-        )
-        if code is not ErrorCode.NONE:
-            return code
-        if group.state is GroupState.COMPLETING_REBALANCE:
-            return ErrorCode.REBALANCE_IN_PROGRESS
-        self._sessions.extend(group, group.members[request.member_id])
+
+def _admit_to_group(group: Group, request: OffsetCommit) -> ErrorCode:
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if group.consumer is not None:
+        return commit_error(group.consumer, request)
+    if group.state is GroupState.EMPTY and request.generation_id < 0:
         return ErrorCode.NONE
+    code = generation_error(
+        group, request.member_id, request.group_instance_id, request.generation_id
+    )
+    if code is ErrorCode.NONE and group.state is GroupState.COMPLETING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return code
 
-    def _expire_timestamp(self, request: OffsetCommit) -> int:
-        if request.retention_time_ms == NO_RETENTION:
-            return NO_EXPIRY
-        return self._groups.now.wall_ms + request.retention_time_ms
 
-    def _record(self, group_id: str, one: CommittedPartition, expire_ms: int) -> Record:
-        topic, partition, offset, leader_epoch, metadata = one
-        value = OffsetValue(offset, leader_epoch, metadata, self._groups.now.wall_ms, expire_ms)
-        return OffsetKey(group_id, topic, partition), value
+def _expire_timestamp(request: OffsetCommit, now: Now) -> int:
+    if request.retention_time_ms == NO_RETENTION:
+        return NO_EXPIRY
+    return now.wall_ms + request.retention_time_ms
 
-    def _stored(self, reply_id: int, codes: list[ErrorCode], code: ErrorCode) -> None:
-        answered = commit_code(code)
-        found = tuple([one or answered for one in codes])
-        self._groups.reply(reply_id, OffsetCommitAnswer(found))
+
+def _record(group_id: str, one: CommittedPartition, expire_ms: int, now: Now) -> GroupRecord:
+    topic, partition, offset, leader_epoch, metadata = one
+    value = OffsetValue(offset, leader_epoch, metadata, now.wall_ms, expire_ms)
+    return OffsetKey(group_id, topic, partition), value
+
+
+def _stored(reply_id: int, codes: list[ErrorCode], code: ErrorCode, _now: Now) -> Effects:
+    answered = commit_code(code)
+    found = tuple([one or answered for one in codes])
+    return [Reply(reply_id, OffsetCommitAnswer(found))]
 
 
 def _can_be_packed(metadata: str) -> bool:

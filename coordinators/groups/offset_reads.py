@@ -1,13 +1,15 @@
-"""OffsetFetch: committed offsets, as the high watermark has passed them."""
+"""OffsetFetch: committed offsets, as the high watermark has passed them. Answered at once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from echoless.coordinators.effects import Reply
 from echoless.coordinators.groups.answers import FetchedOffset, OffsetFetchAnswer
 from echoless.coordinators.groups.consumer.descriptions import fetch_error
-from echoless.coordinators.groups.groups import Groups
+from echoless.coordinators.groups.effects import Effects
 from echoless.coordinators.groups.requests import OffsetFetch
+from echoless.coordinators.groups.store import GroupStore
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.state_records.offset_value import OffsetValue
 
@@ -15,30 +17,26 @@ Offsets = dict[str, dict[int, OffsetValue]]
 _NONE_PENDING: frozenset[tuple[str, int]] = frozenset()
 
 
-class OffsetReads:
-    """Answers OffsetFetch, at once. A group or a partition without an offset has offset -1, and is no error."""
+def handle(store: GroupStore, reply_id: int, request: OffsetFetch) -> Effects:
+    """Answer with a snapshot; with `require_stable` an offset that is being replaced is UNSTABLE_OFFSET_COMMIT.
 
-    def __init__(self, groups: Groups) -> None:
-        self._groups = groups
-
-    def handle(self, reply_id: int, request: OffsetFetch) -> None:
-        """Answer with a snapshot; with `require_stable` an offset that is being replaced is UNSTABLE_OFFSET_COMMIT."""
-        durable = self._groups.durable.groups.get(request.group_id)
-        code = fetch_error(None if durable is None else durable.consumer, request)
-        if code is not ErrorCode.NONE:
-            self._groups.reply(reply_id, OffsetFetchAnswer(code))
-            return
-        live = self._groups.live.get(request.group_id)
-        offsets = {} if durable is None else durable.offsets
-        pending = _NONE_PENDING
-        if request.require_stable and live is not None:
-            pending = frozenset(live.pending_offsets)
-        if request.partitions is None:
-            rows = _all({topic: dict(ids) for topic, ids in offsets.items()}, pending)
-        else:
-            found = [offsets.get(topic, {}).get(index) for topic, index in request.partitions]
-            rows = _named(request.partitions, found, pending)
-        self._groups.reply(reply_id, OffsetFetchAnswer(ErrorCode.NONE, rows))
+    A group or a partition without an offset has offset -1, and is no error.
+    """
+    durable = store.durable.groups.get(request.group_id)
+    code = fetch_error(None if durable is None else durable.consumer, request)
+    if code is not ErrorCode.NONE:
+        return [Reply(reply_id, OffsetFetchAnswer(code))]
+    live = store.live.get(request.group_id)
+    offsets = {} if durable is None else durable.offsets
+    pending = _NONE_PENDING
+    if request.require_stable and live is not None:
+        pending = frozenset(live.pending_offsets)
+    if request.partitions is None:
+        rows = _all({topic: dict(ids) for topic, ids in offsets.items()}, pending)
+    else:
+        found = [offsets.get(topic, {}).get(index) for topic, index in request.partitions]
+        rows = _named(request.partitions, found, pending)
+    return [Reply(reply_id, OffsetFetchAnswer(ErrorCode.NONE, rows))]
 
 
 def _named(

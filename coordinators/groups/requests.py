@@ -1,7 +1,7 @@
 """The requests of a group coordinator: one value for all versions of an API, made by its handler.
 
 A field that a version lacks has the default that Kafka gives it. Facts that depend on the version are fields here, so
-that the coordinator knows no versions. Topics and permissions are checked before; group ids are not.
+that the coordinator knows no versions. Topics, permissions and the ids of groups are checked before.
 """
 
 from __future__ import annotations

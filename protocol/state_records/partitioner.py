@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Final
+
+NAME_LENGTH_MAX: Final = 1024
+"""A longer name takes too long to hash; whoever is given one refuses it."""
 
 
 @lru_cache(maxsize=1024)

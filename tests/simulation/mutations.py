@@ -236,19 +236,22 @@ def _old_heartbeats_acknowledge() -> Patches:
 
 def _old_timers_strike() -> Patches:
     """A timer that was cancelled, or set anew, fires all the same, and no one looks at the time."""
-    has_ended = ConsumerSessions.has_ended
+    timer_fired = ConsumerSessions.timer_fired
 
     def schedule(self: Timers[Any], key: Any, at_ms: int) -> None:
         asyncio.get_running_loop().call_at(at_ms / 1000, self._fired, key)
 
-    def is_late(self: ConsumerSessions, group: Any, key: Any) -> bool:
+    def strike(self: ConsumerSessions, group: Any, key: Any, now: Any) -> Any:
         if key.kind is not TimerKind.REVOCATION:
-            return has_ended(self, group, key)
-        return group.state.currents[key.member_id].state is ConsumerMemberState.UNREVOKED_PARTITIONS
+            return timer_fired(self, group, key, now)
+        is_late = (
+            group.state.currents[key.member_id].state is ConsumerMemberState.UNREVOKED_PARTITIONS
+        )
+        return None if is_late else []
 
     return [
         patch.object(Timers, "set", schedule),
-        patch.object(ConsumerSessions, "has_ended", is_late),
+        patch.object(ConsumerSessions, "timer_fired", strike),
     ]
 
 

@@ -5,13 +5,14 @@ Invariant: a heartbeat of an earlier epoch, or of another incarnation of a membe
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
-from echoless.coordinators.groups.config import GroupCoordinatorConfig
-from echoless.coordinators.groups.consumer.assignors import ASSIGNORS
+from echoless.coordinators.effects import LogLine
+from echoless.coordinators.groups.bounds import GroupBounds
+from echoless.coordinators.groups.consumer import sessions
 from echoless.coordinators.groups.consumer.group import ConsumerGroup
 from echoless.coordinators.groups.consumer.reconciliation import Partitions
+from echoless.coordinators.groups.consumer.request_checks import Refused
 from echoless.coordinators.groups.consumer.requests import (
     JOINS,
     LEAVES,
@@ -20,7 +21,9 @@ from echoless.coordinators.groups.consumer.requests import (
     ConsumerHeartbeat,
 )
 from echoless.coordinators.groups.consumer.state import member_size
+from echoless.coordinators.groups.effects import Effects
 from echoless.coordinators.groups.log_names import shown
+from echoless.coordinators.groups.store import GroupStore
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.state_records.consumer_group_values import (
     ConsumerMemberState,
@@ -35,11 +38,6 @@ _NOTHING: Final[Partitions] = frozenset()
 _FULL: Final = "The consumer group has reached its maximum capacity."
 
 
-class Refused(NamedTuple):
-    code: ErrorCode
-    message: str | None = None
-
-
 class Admitted(NamedTuple):
     """A member whose heartbeat counts."""
 
@@ -50,86 +48,16 @@ class Admitted(NamedTuple):
     """It does not know its present epoch. Since it sent this it may have been given more (hazard H5)."""
 
 
-def flaw(request: ConsumerHeartbeat, config: GroupCoordinatorConfig) -> Refused | None:
-    """The reason to refuse the request, whatever the group."""
-    problem = _field_flaw(request, config)
-    if problem is not None:
-        return Refused(ErrorCode.INVALID_REQUEST, problem)
-    if request.assignor is not None and request.assignor not in ASSIGNORS:
-        known = ", ".join(ASSIGNORS)
-        message = f"ServerAssignor {shown(request.assignor)} is not supported; there is {known}."
-        return Refused(ErrorCode.UNSUPPORTED_ASSIGNOR, message)
-    return None
-
-
-def _field_flaw(request: ConsumerHeartbeat, config: GroupCoordinatorConfig) -> str | None:
-    epoch = request.member_epoch
-    if not request.member_id and (request.makes_member_id or epoch != JOINS):
-        return "MemberId can't be empty."
-    if not request.group_id:
-        return "GroupId can't be empty."
-    if request.instance_id == "":
-        return "InstanceId can't be empty."
-    if request.rack_id == "":
-        return "RackId can't be empty."
-    if epoch == LEAVES_FOR_A_WHILE and request.instance_id is None:
-        return "InstanceId can't be null."
-    if epoch < LEAVES_FOR_A_WHILE:
-        return f"MemberEpoch is {epoch}, but must be greater than or equal to -2."
-    too_long = _length_flaw(request, config)
-    return _join_flaw(request) if too_long is None and epoch == JOINS else too_long
-
-
-def _length_flaw(request: ConsumerHeartbeat, config: GroupCoordinatorConfig) -> str | None:
-    names = [request.member_id, request.instance_id or "", request.rack_id or ""]
-    names += [request.topic_regex or "", request.client_id]
-    topics = request.topic_names or ()
-    if max(map(len, names)) > config.name_bytes_max:
-        return f"A name has at most {config.name_bytes_max} characters."
-    if len(topics) > config.member_topics_max or sum(map(len, topics)) > config.member_bytes_max:
-        return f"A member subscribes to {config.member_topics_max} names of topics at most."
-    if request.rebalance_timeout_ms < UNCHANGED:
-        return "RebalanceTimeoutMs can't be negative."
-    return None
-
-
-def _join_flaw(request: ConsumerHeartbeat) -> str | None:
-    if request.rebalance_timeout_ms == UNCHANGED:
-        return "RebalanceTimeoutMs must be provided in first request."
-    if request.owned is None or request.owned:
-        return "TopicPartitions must be empty when (re-)joining."
-    if request.topic_names is None and request.topic_regex is None:
-        return "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
-    return None
-
-
-class Room(Protocol):
-    """The bounds on what all groups together hold."""
-
-    @property
-    def config(self) -> GroupCoordinatorConfig: ...
-
-    def has_room_for_member(self) -> bool:
-        """Whether one more member may be held."""
-
-    def has_room_for(self, more: int) -> bool:
-        """Whether so many more bytes may be held. There is always room for less."""
-
-
 class Admission:
-    """Admits members to one group, and removes them."""
+    """Admits members to one group in one turn, and removes them."""
 
-    def __init__(
-        self,
-        room: Room,
-        group: ConsumerGroup,
-        changed: Callable[[str, int], None],
-    ) -> None:
-        """`changed` is told of each member that comes or goes."""
-        self._room = room
+    def __init__(self, store: GroupStore, bounds: GroupBounds, group: ConsumerGroup) -> None:
+        self._store = store
+        self._bounds = bounds
         self._group = group
         self._state = group.state
-        self._changed = changed
+        self.effects: Effects = []
+        """The effects of members that have come and gone, in their order."""
 
     def admit(self, request: ConsumerHeartbeat) -> Admitted | Refused:
         """Take a heartbeat that is not one of leaving."""
@@ -159,8 +87,8 @@ class Admission:
         if request.member_epoch != JOINS:
             return Refused(ErrorCode.UNKNOWN_MEMBER_ID, "The member is not in the group.")
         size = member_size(request.topic_names or (), request.topic_regex)
-        has_room = self._room.has_room_for_member() and self._room.has_room_for(size)
-        if not has_room or len(self._state.members) >= self._room.config.group_consumer_max_size:
+        has_room = self._bounds.has_room_for_member() and self._bounds.has_room_for(size)
+        if not has_room or len(self._state.members) >= self._bounds.config.group_consumer_max_size:
             return Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, _FULL)
         self._put_member(member_id, _member(request))
         self._put_current(member_id, _JOINING)
@@ -216,7 +144,7 @@ class Admission:
         value = _updated(known, request)
         before = member_size(known.topic_names, known.topic_regex)
         more = member_size(value.topic_names, value.topic_regex) - before
-        return self._room.has_room_for(more)
+        return self._bounds.has_room_for(more)
 
     def _return(self, holder: str, member_id: str, request: ConsumerHeartbeat) -> None:
         """Give a static member that is back what its earlier incarnation had, and was to have."""
@@ -270,6 +198,15 @@ class Admission:
         self._put_member(member_id, None)
         self._group.must_bump = True
         self._changed(member_id, -1)
+
+    def _changed(self, member_id: str, change: int) -> None:
+        """Count a member that comes (1) or goes (-1)."""
+        self._store.members += change
+        verb = "joins" if change > 0 else "leaves"
+        line = f"{shown(member_id)} {verb} group {shown(self._group.group_id)}"
+        self.effects.append(LogLine(line))
+        if change < 0:
+            self.effects += sessions.end(self._group, member_id)
 
     def _put_member(self, member_id: str, value: MemberValue | None) -> None:
         self._group.put(MemberKey(self._group.group_id, member_id), value)

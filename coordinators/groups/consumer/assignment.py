@@ -29,7 +29,7 @@ def assignor_of(group: ConsumerGroup) -> str:
     return min(votes, key=lambda name: (-votes[name], name != DEFAULT_ASSIGNOR, name))
 
 
-class Assignment:
+class TargetAssignment:
     """The target of a group's epoch, in the making."""
 
     def __init__(self, group: ConsumerGroup, topics: KnownTopics) -> None:

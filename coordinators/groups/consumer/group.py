@@ -29,8 +29,9 @@ from echoless.protocol.state_records.group_keys import (
 )
 
 if TYPE_CHECKING:
+    from echoless.coordinators.events import Now
     from echoless.coordinators.groups.answers import GroupAnswer
-    from echoless.coordinators.groups.effects import TimerKey
+    from echoless.coordinators.groups.effects import Effects, TimerKey
     from echoless.coordinators.groups.requests import GroupRequest
 
 ASSIGNING: Final = 0
@@ -76,7 +77,7 @@ class ConsumerGroup:
         """The append under way, or `ASSIGNING`."""
         self.assigning: Iterator[None] | None = None
         """The steps in which a target is made."""
-        self.then: Callable[[], None] | None = None
+        self.then: Callable[[Now], Effects] | None = None
         """Called when all of them were taken."""
         self.is_in_doubt = False
         """The append under way has failed, and may be committed all the same."""

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
+from echoless.coordinators.effects import Reply
+from echoless.coordinators.events import Now
 from echoless.coordinators.groups.answers import GroupAnswer, JoinAnswer, LeaveAnswer, LeftMember
+from echoless.coordinators.groups.bounds import GroupBounds
+from echoless.coordinators.groups.consumer import parking
+from echoless.coordinators.groups.consumer.backlog import Backlog
 from echoless.coordinators.groups.consumer.descriptions import described_consumers
 from echoless.coordinators.groups.consumer.group import ConsumerGroup
 from echoless.coordinators.groups.consumer.heartbeats import ConsumerHeartbeats
 from echoless.coordinators.groups.consumer.requests import ConsumerDescribe, ConsumerHeartbeat
 from echoless.coordinators.groups.consumer.sessions import ConsumerSessions
-from echoless.coordinators.groups.consumer.storing import Storing
+from echoless.coordinators.groups.consumer.storing import Dispatch, Storing
 from echoless.coordinators.groups.consumer.topics import KnownTopics
-from echoless.coordinators.groups.effects import TimerKey
+from echoless.coordinators.groups.consumer.turns import HeartbeatTurns
+from echoless.coordinators.groups.effects import Effects, TimerKey
 from echoless.coordinators.groups.events import RegexResolved, TargetMade
 from echoless.coordinators.groups.group import Group, GroupState
-from echoless.coordinators.groups.groups import Groups
-from echoless.coordinators.groups.membership import Membership
 from echoless.coordinators.groups.requests import (
     DeleteGroup,
     GroupRequest,
@@ -27,6 +30,7 @@ from echoless.coordinators.groups.requests import (
     OffsetCommit,
     OffsetDelete,
 )
+from echoless.coordinators.groups.store import GroupStore
 from echoless.protocol.errors import DecodeError, ErrorCode
 
 _CONCERNED: Final = (
@@ -43,70 +47,71 @@ _CONCERNED: Final = (
 class ConsumerGroups:
     """The part of a coordinator that serves the consumer protocol."""
 
-    def __init__(
-        self,
-        groups: Groups,
-        membership: Membership,
-        topics: KnownTopics,
-        dispatch: Callable[[int, GroupRequest], None],
-    ) -> None:
-        self._groups = groups
-        self.sessions = ConsumerSessions(groups)
-        self._storing = Storing(groups, membership, self.sessions, dispatch)
-        self._heartbeats = ConsumerHeartbeats(groups, topics, self.sessions, self._storing)
+    def __init__(self, bounds: GroupBounds, topics: KnownTopics, dispatch: Dispatch) -> None:
+        """`dispatch` takes a request that has waited."""
+        sessions = ConsumerSessions(bounds.config)
+        self._storing = storing = Storing(sessions, dispatch)
+        self._turns = turns = HeartbeatTurns(bounds, topics, sessions, storing)
+        self._backlog = Backlog(sessions, storing, turns, dispatch)
+        self._heartbeats = ConsumerHeartbeats(bounds, turns, self._backlog)
 
-    @property
-    def targets_made(self) -> int:
-        return self._heartbeats.completed
-
-    def start(self, group_id: str) -> None:
+    def start(self, store: GroupStore, group_id: str, now: Now) -> Effects:
         """Serve a group that was loaded. Raises `DecodeError` if its records contradict each other."""
-        group, durable = self._groups.find(group_id), self._groups.durable.groups[group_id]
-        if group is not None and durable.consumer is not None:
-            contradiction = durable.consumer.contradiction()
-            if contradiction is not None:
-                raise DecodeError(f"the records of group {group_id} do not agree: {contradiction}")
-            self._storing.load(group, durable.consumer)
+        group, durable = store.find(group_id), store.durable.groups[group_id]
+        if group is None or durable.consumer is None:
+            return []
+        contradiction = durable.consumer.contradiction()
+        if contradiction is not None:
+            raise DecodeError(f"the records of group {group_id} do not agree: {contradiction}")
+        return self._storing.load(store, group, durable.consumer, now)
 
-    def takes(self, reply_id: int, request: GroupRequest) -> bool:
-        """Whether the request is processed here; else it is processed as if there were one protocol."""
+    def handle(
+        self, store: GroupStore, reply_id: int, request: GroupRequest, now: Now
+    ) -> Effects | None:
+        """Process the request; return None if it is to be processed as if there were one protocol."""
         if not isinstance(request, _CONCERNED):
-            return False
-        if self._storing.must_wait(reply_id, request):
-            return True
+            return None
+        waiting = self._storing.must_wait(store, reply_id, request, now)
+        if waiting is not None:
+            return waiting
         match request:
             case ConsumerHeartbeat():
-                self._heartbeats.handle(reply_id, request)
+                return self._heartbeats.handle(store, reply_id, request, now)
             case ConsumerDescribe():
-                found = described_consumers(self._groups.find(request.group_id), request)
-                self._groups.reply(reply_id, found)
+                found = described_consumers(store.find(request.group_id), request)
+                return [Reply(reply_id, found)]
             case JoinGroup() | LeaveGroup():
-                return self._take_classic(reply_id, request)
+                return self._handle_classic(store, reply_id, request, now)
             case _:
-                return False
-        return True
+                return None
 
-    def _take_classic(self, reply_id: int, request: JoinGroup | LeaveGroup) -> bool:
-        group = self._groups.find(request.group_id)
+    def _handle_classic(
+        self, store: GroupStore, reply_id: int, request: JoinGroup | LeaveGroup, now: Now
+    ) -> Effects | None:
+        group = store.find(request.group_id)
         consumer = group.consumer if group is not None else None
         if group is None or consumer is None or group.state is not GroupState.EMPTY:
-            return False
+            return None
         if isinstance(request, LeaveGroup):
-            self._leave(group, consumer, reply_id, request)
-        elif consumer.has_members:
+            return self._leave(store, group, consumer, reply_id, request, now=now)
+        if consumer.has_members:
             code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-            self._groups.reply(reply_id, JoinAnswer(code, request.member_id))
-        elif request.member_id:
-            code = ErrorCode.UNKNOWN_MEMBER_ID
-            self._groups.reply(reply_id, JoinAnswer(code, request.member_id))
-        else:
-            self._storing.park(consumer, reply_id, request)
-            self._storing.become_classic(group, consumer)
-        return True
+            return [Reply(reply_id, JoinAnswer(code, request.member_id))]
+        if request.member_id:
+            return [Reply(reply_id, JoinAnswer(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))]
+        parking.park(store, consumer, reply_id, request)
+        return self._storing.become_classic(store, group, consumer, now)
 
     def _leave(
-        self, group: Group, consumer: ConsumerGroup, reply_id: int, request: LeaveGroup
-    ) -> None:
+        self,
+        store: GroupStore,
+        group: Group,
+        consumer: ConsumerGroup,
+        reply_id: int,
+        request: LeaveGroup,
+        *,
+        now: Now,
+    ) -> Effects:
         """Remove members on behalf of an administrator."""
         leaving: list[str] = []
         rows = []
@@ -115,32 +120,35 @@ class ConsumerGroups:
             if code is ErrorCode.NONE and member_id not in leaving:
                 leaving.append(member_id)
             rows.append(LeftMember(one.member_id, one.group_instance_id, code))
-        self._heartbeats.remove(group, consumer, leaving)
+        effects = self._turns.remove(store, consumer, leaving, now)
         answer: GroupAnswer = LeaveAnswer(ErrorCode.NONE, tuple(rows))
-        self._storing.finish(group, consumer, [(reply_id, request, answer)])
+        answers = [(reply_id, request, answer)]
+        return effects + self._storing.finish(store, group, consumer, answers)
 
-    def committed(self, group: Group, token: int) -> None:
+    def committed(self, store: GroupStore, group: Group, token: int, now: Now) -> Effects:
         """Go on with what has waited for an append."""
-        consumer = self._storing.committed(group, token)
-        if consumer is not None and group.consumer is consumer:
-            self._heartbeats.go_on(group, consumer)
-            self._groups.settle(group)
+        consumer = group.consumer
+        if consumer is None or consumer.token != token:
+            return []
+        effects = self._storing.committed(store, group, consumer, now)
+        if group.consumer is consumer:
+            effects += self._backlog.go_on(store, group, consumer, now)
+            store.settle(group)
+        return effects
 
-    def timer_fired(self, group: Group, consumer: ConsumerGroup, key: TimerKey) -> None:
+    def timer_fired(
+        self, store: GroupStore, group: Group, consumer: ConsumerGroup, key: TimerKey, now: Now
+    ) -> Effects:
         """Remove a member that is late."""
-        self._heartbeats.timer_fired(group, consumer, key)
+        return self._backlog.timer_fired(store, group, consumer, key, now)
 
-    def resolved(self, event: RegexResolved) -> None:
+    def resolved(self, store: GroupStore, event: RegexResolved, now: Now) -> Effects:
         """Take the topics that a regular expression matches."""
-        self._heartbeats.resolved(event)
+        return self._heartbeats.resolved(store, event, now)
 
-    def assigned(self, event: TargetMade) -> None:
+    def target_made(self, store: GroupStore, event: TargetMade, now: Now) -> Effects:
         """Take a target that was made in steps."""
-        self._heartbeats.assigned(event)
-
-    def abandon(self, reply_id: int) -> None:
-        """Drop a request that waits."""
-        self._storing.abandon(reply_id)
+        return self._heartbeats.target_made(store, event, now)
 
 
 def _leaving(consumer: ConsumerGroup, one: LeavingMember) -> tuple[ErrorCode, str]:

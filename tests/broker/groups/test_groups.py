@@ -108,8 +108,8 @@ async def test_all_partitions_share_what_a_broker_may_hold(
     first, second = group_of(0), group_of(1)
     for shard in one.groups.shards.values():
         assert shard.coordinator is not None
-        groups = shard.coordinator._groups
-        monkeypatch.setattr(groups, "config", groups.config._replace(bytes_max=1_000))
+        bounds = shard.coordinator._bounds
+        monkeypatch.setattr(bounds, "config", bounds.config._replace(bytes_max=1_000))
     assert await one.commit(first, 1, "x" * 900) is ErrorCode.NONE
     assert await one.commit(second, 1, "x" * 900) is ErrorCode.OFFSET_METADATA_TOO_LARGE
     one.groups.lost(one.led[0].partition)

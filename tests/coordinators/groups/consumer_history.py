@@ -292,7 +292,7 @@ class ConsumerHistory:
 
     def check_replay(self) -> None:
         """G8: what is live is what the log says, unless something is being stored."""
-        durable = self.shell.coordinator._groups.durable.groups
+        durable = self.shell.coordinator._store.durable.groups
         assert _shown(durable.get(GROUP)) == _shown(self.replay.groups.get(GROUP))
         group = self.shell.live.get(GROUP)
         consumer = group.consumer if group is not None else None

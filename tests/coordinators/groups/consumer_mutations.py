@@ -7,14 +7,16 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from echoless.coordinators.effects import Reply
 from echoless.coordinators.groups import offset_commits
-from echoless.coordinators.groups.consumer import admission, heartbeats, reconciliation
+from echoless.coordinators.groups.consumer import epochs, heartbeats, reconciliation, turns
 from echoless.coordinators.groups.consumer.admission import Admission, Admitted
+from echoless.coordinators.groups.consumer.backlog import Backlog
 from echoless.coordinators.groups.consumer.group import ConsumerGroup
-from echoless.coordinators.groups.consumer.heartbeats import ConsumerHeartbeats
 from echoless.coordinators.groups.consumer.sessions import ConsumerSessions
 from echoless.coordinators.groups.consumer.state import ConsumerState
 from echoless.coordinators.groups.consumer.storing import Storing
+from echoless.coordinators.groups.effects import Effects
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.state_records.consumer_group_values import EpochValue
 from echoless.protocol.state_records.group_keys import EpochKey
@@ -32,7 +34,7 @@ def _partitions_are_free_before_they_are_given_up() -> Patches:
     def forget(current: Any, target: Any, epoch: int, _owned: Any, is_free: Any) -> Any:
         return known(current, target, epoch, frozenset(), is_free)
 
-    return [patch.object(heartbeats, "reconciled", forget)]
+    return [patch.object(turns, "reconciled", forget)]
 
 
 def _a_retry_goes_on_towards_the_target() -> Patches:
@@ -60,10 +62,9 @@ def _any_epoch_heartbeats() -> Patches:
 def _heartbeats_are_answered_before_they_are_stored() -> Patches:
     known = Storing.finish
 
-    def finish(self: Storing, group: Any, consumer: Any, answers: Any) -> None:
-        for reply_id, _, answer in answers:
-            self._groups.reply(reply_id, answer)
-        known(self, group, consumer, ())
+    def finish(self: Storing, store: Any, group: Any, consumer: Any, answers: Any) -> Effects:
+        given: Effects = [Reply(reply_id, answer) for reply_id, _, answer in answers]
+        return given + known(self, store, group, consumer, ())
 
     return [patch.object(Storing, "finish", finish)]
 
@@ -88,17 +89,17 @@ def _members_go_without_a_new_epoch() -> Patches:
 
 
 def _targets_are_made_again_in_an_epoch() -> Patches:
-    known = ConsumerHeartbeats._begin_epoch
+    known = epochs.begin_epoch
 
-    def begin(self: ConsumerHeartbeats, consumer: ConsumerGroup) -> None:
+    def begin(consumer: ConsumerGroup, topics: Any, now: Any) -> None:
         before = consumer.state.number
-        known(self, consumer)
+        known(consumer, topics, now)
         if consumer.state.number > before > 0:
             consumer.state.put(EpochKey(consumer.group_id), EpochValue(before, 1))
             consumer.changes.pop((EpochKey, EpochKey(consumer.group_id)))
             consumer.state.target_epoch = before - 1
 
-    return [patch.object(ConsumerHeartbeats, "_begin_epoch", begin)]
+    return [patch.object(epochs, "begin_epoch", begin)]
 
 
 def _commits_of_any_epoch_are_accepted() -> Patches:
@@ -115,8 +116,11 @@ def _commits_of_partitions_not_yet_assigned_are_accepted() -> Patches:
 
 
 def _a_failed_append_is_not_undone() -> Patches:
-    def keep(self: Storing, _group: Any, consumer: ConsumerGroup) -> None:
+    def keep(
+        _self: Storing, _store: Any, _group: Any, consumer: ConsumerGroup, _now: Any
+    ) -> Effects:
         consumer.token = None
+        return []
 
     return [patch.object(Storing, "_undo", keep)]
 
@@ -135,40 +139,39 @@ def _an_earlier_incarnation_goes_on() -> Patches:
 
 
 def _epochs_begin_anew_after_the_other_protocol() -> Patches:
-    def begin(_self: ConsumerHeartbeats, group: Any) -> ConsumerGroup:
+    def begin(group: Any) -> ConsumerGroup:
         if group.consumer is None:
             group.consumer = ConsumerGroup(group.group_id, ConsumerState())
         found: ConsumerGroup = group.consumer
         return found
 
-    return [patch.object(ConsumerHeartbeats, "_begin", begin)]
+    return [patch.object(heartbeats, "_begin", begin)]
 
 
 def _changes_of_topics_are_not_noticed() -> Patches:
-    return [patch.object(heartbeats, "metadata_hash", lambda *_: 1)]
+    return [patch.object(epochs, "metadata_hash", lambda *_: 1)]
 
 
 def _members_that_give_nothing_up_stay() -> Patches:
-    known = ConsumerSessions.has_ended
+    known = ConsumerSessions.timer_fired
 
-    def ended(self: ConsumerSessions, group: Any, key: Any) -> bool:
-        return key.kind.value != "revocation" and known(self, group, key)
+    def fired(self: ConsumerSessions, group: Any, key: Any, now: Any) -> Effects | None:
+        return [] if key.kind.value == "revocation" else known(self, group, key, now)
 
-    return [patch.object(ConsumerSessions, "has_ended", ended)]
+    return [patch.object(ConsumerSessions, "timer_fired", fired)]
 
 
 def _late_timers_are_forgotten_while_storing() -> Patches:
-    known = ConsumerHeartbeats.timer_fired
+    known = Backlog.timer_fired
 
-    def fired(self: ConsumerHeartbeats, group: Any, consumer: Any, key: Any) -> None:
-        if consumer.token is None:
-            known(self, group, consumer, key)
+    def fired(self: Backlog, store: Any, group: Any, consumer: Any, *fired: Any) -> Effects:
+        return known(self, store, group, consumer, *fired) if consumer.token is None else []
 
-    return [patch.object(ConsumerHeartbeats, "timer_fired", fired)]
+    return [patch.object(Backlog, "timer_fired", fired)]
 
 
 def _requests_do_not_wait_for_what_is_stored() -> Patches:
-    return [patch.object(Storing, "must_wait", lambda *_: False)]
+    return [patch.object(Storing, "must_wait", lambda *_: None)]
 
 
 def _a_static_member_that_is_away_is_answered() -> Patches:
@@ -182,7 +185,7 @@ def _a_static_member_that_is_away_is_answered() -> Patches:
             self._put_current(request.member_id, after._replace(previous_epoch=before.epoch))
         return found
 
-    return [patch.object(admission.Admission, "leave", leave)]
+    return [patch.object(Admission, "leave", leave)]
 
 
 MUTATIONS: Mapping[str, Callable[[], Patches]] = {

@@ -293,7 +293,7 @@ class History:
                 self.check_answer(self.sent[reply_id], self.shell.answers[reply_id])
         for client in self.clients:
             self.absorb(client)
-        groups = self.shell.coordinator._groups
+        groups = self.shell.coordinator._store
         assert groups.durable.groups == self.replay.groups, "G8: a replay gives another state"
         self.check_bookkeeping()
 
@@ -400,17 +400,17 @@ class History:
 
     def check_bookkeeping(self) -> None:
         """Check what no client sees: counts that are kept, and timers that must be set."""
-        groups = self.shell.coordinator._groups
+        groups = self.shell.coordinator._store
         held = sum(len(one.members) + len(one.pending_members) for one in groups.live.values())
         assert groups.members == held
         assert groups.protocol_bytes == sum(one.protocol_bytes for one in groups.live.values())
         stored = groups.durable.groups.values()
         rows = [row for one in stored for rows in one.offsets.values() for row in rows.values()]
         size = sum(value_size(one.value) for one in stored) + sum(map(value_size, rows))
-        appended = [value for one in groups._appended.values() for _, value in one.records]
+        appended = [value for one in groups.appends._pending.values() for _, value in one.records]
         assert groups.durable.size == size
         pending = sum(map(value_size, appended))
-        assert groups.own_usage().size == size + groups.protocol_bytes + pending
+        assert groups.usage.size == size + groups.protocol_bytes + pending
         for group in groups.live.values():
             members = group.members.values()
             assert group.waiting_joins == sum(one.join_reply is not None for one in members)

@@ -7,18 +7,25 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 from unittest.mock import patch
 
-from echoless.coordinators.groups import heartbeats, offset_commits, offset_reads, syncs
-from echoless.coordinators.groups.answers import OffsetCommitAnswer, SyncAnswer
-from echoless.coordinators.groups.deletions import Deletions
+from echoless.coordinators.effects import Reply
+from echoless.coordinators.groups import deletions, offset_commits, offset_reads
+from echoless.coordinators.groups.answers import HeartbeatAnswer, OffsetCommitAnswer, SyncAnswer
+from echoless.coordinators.groups.classic import (
+    heartbeats,
+    membership,
+    sessions,
+    static_members,
+    syncs,
+)
+from echoless.coordinators.groups.classic.membership import member_error
+from echoless.coordinators.groups.classic.rebalances import Rebalances
+from echoless.coordinators.groups.classic.static_members import StaticMembers
+from echoless.coordinators.groups.classic.syncs import Syncs
 from echoless.coordinators.groups.durable import DurableGroups
+from echoless.coordinators.groups.effects import Effects
 from echoless.coordinators.groups.group import Group, GroupState
-from echoless.coordinators.groups.groups import Groups
-from echoless.coordinators.groups.membership import Membership, member_error
-from echoless.coordinators.groups.offset_commits import OffsetCommits
-from echoless.coordinators.groups.rebalances import Rebalances
-from echoless.coordinators.groups.sessions import Sessions
-from echoless.coordinators.groups.static_members import StaticMembers
-from echoless.coordinators.groups.syncs import Syncs
+from echoless.coordinators.groups.pending_appends import PendingAppends
+from echoless.coordinators.groups.store import GroupStore
 from echoless.protocol.errors import ErrorCode
 
 Patches = list[Any]
@@ -27,10 +34,10 @@ Patches = list[Any]
 def _a_generation_is_answered_before_it_is_stored() -> Patches:
     begin = Rebalances._begin_generation
 
-    def begin_and_answer(self: Rebalances, group: Group) -> None:
-        begin(self, group)
+    def begin_and_answer(self: Rebalances, store: GroupStore, group: Group, now: Any) -> Effects:
+        effects = begin(self, store, group, now)
         group.generation_token = None
-        self._answer_joins(group)
+        return effects + self._answer_joins(store, group, now)
 
     return [patch.object(Rebalances, "_begin_generation", begin_and_answer)]
 
@@ -43,28 +50,29 @@ def _a_generation_is_stored_as_a_stable_one() -> Patches:
 def _a_generation_keeps_its_number() -> Patches:
     complete = Rebalances._complete
 
-    def keep(self: Rebalances, group: Group) -> None:
+    def keep(self: Rebalances, store: GroupStore, group: Group, now: Any) -> Effects:
         group.generation_id -= group.generation_id > 1
-        complete(self, group)
+        return complete(self, store, group, now)
 
     return [patch.object(Rebalances, "_complete", keep)]
 
 
 def _a_stored_generation_answers_the_next_one() -> Patches:
-    def try_complete(self: Rebalances, group: Group) -> None:
+    def try_complete(self: Rebalances, store: GroupStore, group: Group, now: Any) -> Effects:
         if (
             group.state is GroupState.PREPARING_REBALANCE
             and not group.is_in_initial_delay
             and group.has_all_joined
         ):
-            self._complete(group)
+            return self._complete(store, group, now)
+        return []
 
     stored = Rebalances._generation_stored
 
     def always_current(
-        self: Rebalances, group: Group, _generation_id: int, code: ErrorCode
-    ) -> None:
-        stored(self, group, group.generation_id, code)
+        self: Rebalances, store: GroupStore, group: Group, _generation_id: int, *ended: Any
+    ) -> Effects:
+        return stored(self, store, group, group.generation_id, *ended)
 
     return [
         patch.object(Rebalances, "try_complete", try_complete),
@@ -73,25 +81,27 @@ def _a_stored_generation_answers_the_next_one() -> Patches:
 
 
 def _an_assignment_is_answered_before_it_is_stored() -> Patches:
-    def store(self: Syncs, group: Group, given: dict[str, bytes]) -> None:
+    def store_later(
+        self: Syncs, store: GroupStore, group: Group, given: dict[str, bytes], now: Any
+    ) -> Effects:
+        effects: Effects = []
         for member_id, member in group.members.items():
             assigned = SyncAnswer(ErrorCode.NONE, assignment=given.get(member_id, b""))
-            self._groups.reply(member.sync_reply, assigned)
-            member.sync_reply = None
-        assign(self, group, given)
+            effects += membership.answer_sync(member, assigned)
+        return effects + assign(self, store, group, given, now)
 
     assign = Syncs._store
-    return [patch.object(Syncs, "_store", store)]
+    return [patch.object(Syncs, "_store", store_later)]
 
 
 def _anyone_assigns() -> Patches:
     handle = Syncs.handle
 
-    def lead(self: Syncs, reply_id: int, request: Any) -> None:
-        group = self._groups.find(request.group_id)
+    def lead(self: Syncs, store: GroupStore, reply_id: int, request: Any, now: Any) -> Effects:
+        group = store.find(request.group_id)
         if group is not None and request.member_id in group.members:
             group.leader = request.member_id
-        handle(self, reply_id, request)
+        return handle(self, store, reply_id, request, now)
 
     return [patch.object(Syncs, "handle", lead)]
 
@@ -114,39 +124,52 @@ def _commits_of_new_members_are_accepted() -> Patches:
 
 
 def _strangers_commit_to_groups_with_members() -> Patches:
-    admit = OffsetCommits._admit_to_group
+    admit = offset_commits._admit_to_group
 
-    def admit_strangers(self: OffsetCommits, group: Group, request: Any) -> ErrorCode:
-        if request.generation_id < 0:
-            return ErrorCode.NONE
-        return admit(self, group, request)
+    def admit_strangers(group: Group, request: Any) -> ErrorCode:
+        return ErrorCode.NONE if request.generation_id < 0 else admit(group, request)
 
-    return [patch.object(OffsetCommits, "_admit_to_group", admit_strangers)]
+    return [patch.object(offset_commits, "_admit_to_group", admit_strangers)]
 
 
 def _a_commit_is_answered_before_it_is_committed() -> Patches:
-    append = Groups.append
+    handle = offset_commits.OffsetCommits.handle
+    stored = offset_commits._stored
 
-    def answer(self: Groups, group: Group, records: Any, outcome: Any) -> int:
-        if getattr(outcome, "func", None) and outcome.func.__name__ == "_stored":
-            reply_id, *rest = outcome.args
-            if isinstance(reply_id, int):
-                self.reply(reply_id, OffsetCommitAnswer((ErrorCode.NONE,) * len(rest[0])))
-                return append(self, group, records, lambda _code: None)
-        return append(self, group, records, outcome)
+    def answer(self: Any, store: GroupStore, reply_id: int, request: Any, now: Any) -> Effects:
+        effects = handle(self, store, reply_id, request, now)
+        if effects and isinstance(effects[-1], Reply):
+            return effects
+        codes = (ErrorCode.NONE,) * len(request.partitions)
+        return [*effects, Reply(reply_id, OffsetCommitAnswer(codes))]
 
-    return [patch.object(Groups, "append", answer)]
+    def silent(reply_id: int, codes: list[ErrorCode], code: ErrorCode, now: Any) -> Effects:
+        return stored(reply_id, codes, code, now) if all(codes) else []
+
+    return [
+        patch.object(offset_commits.OffsetCommits, "handle", answer),
+        patch.object(offset_commits, "_stored", silent),
+    ]
 
 
 def _records_apply_when_they_are_appended() -> Patches:
-    append = Groups.append
+    begin = PendingAppends.begin
+    stores: dict[PendingAppends, DurableGroups] = {}
+    init = GroupStore.__init__
 
-    def apply(self: Groups, group: Group, records: Any, outcome: Any) -> int:
+    def remember(self: GroupStore) -> None:
+        init(self)
+        stores[self.appends] = self.durable
+
+    def apply(self: PendingAppends, group: Group, records: Any, continuation: Any) -> Any:
         for key, value in records:
-            self.durable.put(key, value)
-        return append(self, group, records, outcome)
+            stores[self].put(key, value)
+        return begin(self, group, records, continuation)
 
-    return [patch.object(Groups, "append", apply)]
+    return [
+        patch.object(GroupStore, "__init__", remember),
+        patch.object(PendingAppends, "begin", apply),
+    ]
 
 
 def _tombstones_do_not_apply() -> Patches:
@@ -157,49 +180,48 @@ def _tombstones_do_not_apply() -> Patches:
             put(self, key, value)
 
     live: list[DurableGroups] = []
-    init = Groups.__init__
+    init = GroupStore.__init__
 
-    def remember(self: Groups, *arguments: Any) -> None:
-        init(self, *arguments)
+    def remember(self: GroupStore) -> None:
+        init(self)
         live.append(self.durable)
 
     return [
         patch.object(DurableGroups, "put", keep),
-        patch.object(Groups, "__init__", remember),
+        patch.object(GroupStore, "__init__", remember),
     ]
 
 
 def _commits_under_way_count_as_stable() -> Patches:
-    handle = offset_reads.OffsetReads.handle
+    handle = offset_reads.handle
 
-    def unstable(self: offset_reads.OffsetReads, reply_id: int, request: Any) -> None:
-        handle(self, reply_id, request._replace(require_stable=False))
+    def unstable(store: GroupStore, reply_id: int, request: Any) -> Effects:
+        return handle(store, reply_id, request._replace(require_stable=False))
 
-    return [patch.object(offset_reads.OffsetReads, "handle", unstable)]
+    return [patch.object(offset_reads, "handle", unstable)]
 
 
 def _a_group_takes_commits_while_it_is_deleted() -> Patches:
-    admit = OffsetCommits._admit_to_group
+    admit = offset_commits._admit_to_group
 
-    def admit_all(self: OffsetCommits, group: Group, request: Any) -> ErrorCode:
-        if group.state is GroupState.DEAD:
-            return ErrorCode.NONE
-        return admit(self, group, request)
+    def admit_all(group: Group, request: Any) -> ErrorCode:
+        return ErrorCode.NONE if group.state is GroupState.DEAD else admit(group, request)
 
-    return [patch.object(OffsetCommits, "_admit_to_group", admit_all)]
+    return [patch.object(offset_commits, "_admit_to_group", admit_all)]
 
 
 def _commits_under_way_outlive_their_group() -> Patches:
-    delete = Deletions._delete_next
+    delete = deletions._delete_next
 
-    def forget_pending(self: Deletions, group: Group, reply_id: Any, code: ErrorCode) -> None:
+    def forget_pending(store: GroupStore, group: Group, *arguments: Any) -> Effects:
         group.appends, appends = 0, group.appends
         group.pending_offsets, pending = {}, group.pending_offsets
-        delete(self, group, reply_id, code)
+        effects = delete(store, group, *arguments)
         group.appends += appends
         group.pending_offsets |= pending
+        return effects
 
-    return [patch.object(Deletions, "_delete_next", forget_pending)]
+    return [patch.object(deletions, "_delete_next", forget_pending)]
 
 
 def _fenced_members_go_on() -> Patches:
@@ -213,64 +235,64 @@ def _fenced_members_go_on() -> Patches:
 
 
 def _a_static_id_is_answered_before_it_is_stored() -> Patches:
-    store = StaticMembers._store
+    keep = StaticMembers._store
 
-    def answer(self: StaticMembers, replacement: Any) -> None:
-        store(self, replacement)
-        replacement.group.take_join_reply(replacement.member)
-        self._groups.reply(replacement.reply_id, self._answer(replacement))
+    def answer(self: StaticMembers, store: GroupStore, replacement: Any) -> Effects:
+        effects = keep(self, store, replacement)
+        given = static_members._answer(replacement)
+        return effects + membership.answer_join(store, replacement.group, replacement.member, given)
 
     return [patch.object(StaticMembers, "_store", answer)]
 
 
 def _a_timer_that_is_early_is_not_set_again() -> Patches:
-    expired = Sessions.has_expired
+    fired = sessions.timer_fired
 
-    def give_up(self: Sessions, group: Group, member: Any) -> bool:
-        if self._groups.now.monotonic_ms < member.session_deadline_ms:
+    def give_up(group: Group, member: Any, now: Any) -> Effects | None:
+        if now.monotonic_ms < member.session_deadline_ms:
             member.session_timer_ms = None
-            return False
-        return expired(self, group, member)
+            return []
+        return fired(group, member, now)
 
-    return [patch.object(Sessions, "has_expired", give_up)]
+    return [patch.object(sessions, "timer_fired", give_up)]
 
 
 def _a_join_phase_has_no_end() -> Patches:
-    return [patch.object(Rebalances, "timer_fired", lambda _self, _group: None)]
+    return [patch.object(Rebalances, "timer_fired", lambda *_: [])]
 
 
 def _members_that_do_not_sync_stay() -> Patches:
-    return [patch.object(Rebalances, "sync_timer_fired", lambda _self, _group: None)]
+    return [patch.object(Rebalances, "sync_timer_fired", lambda *_: [])]
 
 
 def _removed_members_are_not_answered() -> Patches:
-    remove = Membership.remove
+    remove = membership.remove
 
-    def forget(self: Membership, group: Group, member: Any) -> None:
+    def forget(store: GroupStore, group: Group, member: Any) -> Effects:
         group.take_join_reply(member)
         member.sync_reply = None
-        remove(self, group, member)
+        return remove(store, group, member)
 
-    return [patch.object(Membership, "remove", forget)]
+    return [patch.object(membership, "remove", forget)]
 
 
 def _syncs_are_not_answered_when_a_rebalance_begins() -> Patches:
-    def forget(self: Rebalances, group: Group, _code: ErrorCode) -> None:
-        group.assignment_token = None
-        self._end_sync_timer(group)
+    refuse = Rebalances._refuse_syncs
+
+    def forget(self: Rebalances, group: Group, code: ErrorCode, now: Any) -> Effects:
         for member in group.members.values():
             member.sync_reply = None
+        return refuse(self, group, code, now)
 
     return [patch.object(Rebalances, "_refuse_syncs", forget)]
 
 
 def _heartbeats_do_not_say_that_a_group_rebalances() -> Patches:
-    def silent(self: heartbeats.Heartbeats, reply_id: int, request: Any) -> None:
-        group = self._groups.find(request.group_id)
-        code = heartbeats._flaw(group, request)
-        self._groups.reply(reply_id, heartbeats.HeartbeatAnswer(code))
+    def silent(store: GroupStore, reply_id: int, request: Any, _now: Any) -> Effects:
+        code = heartbeats.flaw(store.find(request.group_id), request)
+        return [Reply(reply_id, HeartbeatAnswer(code))]
 
-    return [patch.object(heartbeats.Heartbeats, "handle", silent)]
+    return [patch.object(heartbeats, "handle", silent)]
 
 
 def _an_older_generation_syncs() -> Patches:

@@ -21,13 +21,14 @@ from echoless.coordinators.events import (
     Requested,
     TimerFired,
 )
-from echoless.coordinators.groups.answers import GroupAnswer
+from echoless.coordinators.groups.answers import GroupAnswer, refusal
 from echoless.coordinators.groups.config import GroupCoordinatorConfig
 from echoless.coordinators.groups.consumer.topics import KnownTopics
 from echoless.coordinators.groups.coordinator import GroupCoordinator
 from echoless.coordinators.groups.deleted_topic import DeletedTopic
 from echoless.coordinators.groups.effects import GroupEffect, TimerKey
 from echoless.coordinators.groups.events import GroupEvent
+from echoless.coordinators.groups.group_ids import group_id_error
 from echoless.coordinators.groups.requests import GroupRequest, JoinGroup, SyncGroup
 from echoless.protocol.errors import ErrorCode
 
@@ -79,7 +80,11 @@ class Shell:
     def send(self, request: GroupRequest) -> int:
         """Send a request; its number is that of its answer."""
         self._replies += 1
-        self.step(Requested(self._replies, request))
+        code = group_id_error(request)
+        if code is ErrorCode.NONE:
+            self.step(Requested(self._replies, request))
+        else:
+            self.answers[self._replies] = refusal(request, code)
         return self._replies
 
     def ask(self, request: GroupRequest):
@@ -166,7 +171,7 @@ class Shell:
         return topic
 
     def go_on_forgetting(self, topic: DeletedTopic) -> None:
-        for effects in self.coordinator.forget_topic(topic, self.now):
+        for effects in self.coordinator.forget_topic(topic):
             self.perform(effects)
 
     # --- requests in short
@@ -216,8 +221,8 @@ class Shell:
 
     def state(self) -> str:
         """The state of group g, Dead if there is none."""
-        return self.coordinator._groups.live["g"].state.value if "g" in self.live else "Dead"
+        return self.coordinator._store.live["g"].state.value if "g" in self.live else "Dead"
 
     @property
     def live(self) -> dict:
-        return self.coordinator._groups.live
+        return self.coordinator._store.live

@@ -285,7 +285,7 @@ def test_expiry_and_forgetting_go_in_slices():
     commit(shell, "h", ("t", 0))
     topic = DeletedTopic("t", shell.now.wall_ms)
     sizes = []
-    for effects in shell.coordinator.forget_topic(topic, shell.now):
+    for effects in shell.coordinator.forget_topic(topic):
         sizes.append(sum(len(one.records) for one in effects if isinstance(one, AppendRecords)))
         shell.perform(effects)
     assert sizes == [1_000, 1_000, 500, 1]
@@ -295,7 +295,7 @@ def test_expiry_and_forgetting_go_in_slices():
         sizes.append(sum(len(one.records) for one in effects if isinstance(one, AppendRecords)))
         shell.perform(effects)
     assert max(sizes) == 1_000
-    assert shell.coordinator._groups.durable.groups == {}
+    assert shell.coordinator._store.durable.groups == {}
     assert shell.live == {}
 
 

@@ -264,7 +264,7 @@ def test_a_fault_rule_ends_a_session(pair):
     coordinator = pair.coordinator
     assert len(coordinator.sessions_of(GROUP, "c")) == 2
     (key,) = coordinator.sessions_of(GROUP, "m2")
-    coordinator.end_sessions([key])
+    coordinator.end_sessions([key], pair.now)
     pair.step(TimerFired(key))
     assert pair.assigned().keys() == {"m1"}
     assert coordinator.sessions_of(GROUP, "m2") == []

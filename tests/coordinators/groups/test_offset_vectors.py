@@ -290,14 +290,14 @@ def test_vector_47_a_group_without_members_loses_its_offsets_in_the_end(shell):
     (leader,) = shell.stable()
     commit(shell, member_id=leader, generation_id=1)
     shell.pass_time(20_000)  # its session ends after ten seconds
-    ended = shell.coordinator._groups.durable.groups["g"].value.state_timestamp
+    ended = shell.coordinator._store.durable.groups["g"].value.state_timestamp
     shell.wall_skew_ms += ended + 7 * DAY_MS - 1 - shell.now.wall_ms
     shell.expire()
     assert fetched(shell) == {("t", 0): 5}
     shell.ms += 1
     shell.expire()
     assert fetched(shell) == {}
-    assert shell.coordinator._groups.durable.groups == {}
+    assert shell.coordinator._store.durable.groups == {}
     assert shell.log[-1] == (write_group_key("g"), None)
     assert any("older than the retention time" in note for note in shell.notes)
 
@@ -349,7 +349,7 @@ def test_offsets_of_simple_groups_expire_by_their_commits(shell):
     shell.wall_skew_ms = 20 * DAY_MS
     shell.expire()
     shell.commit_all()
-    assert shell.coordinator._groups.durable.groups == {}
+    assert shell.coordinator._store.durable.groups == {}
 
 
 def test_a_client_that_asks_for_a_retention_time_has_it(shell):

@@ -193,7 +193,7 @@ class GroupHistory:
         assert broker is not None
         coordinator = broker.services.groups.shards[spot.partition].coordinator
         assert coordinator is not None
-        return coordinator._groups.durable
+        return coordinator._store.durable
 
 
 def _contents(durable: DurableGroups) -> dict[str, tuple[object, ...]]:

@@ -1,0 +1,1 @@
+"""The classic protocol: joins, rebalances, assignments, heartbeats and leaves of its members."""

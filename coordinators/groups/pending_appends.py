@@ -1,0 +1,93 @@
+"""The appends of a coordinator that may still be committed, each with what follows its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from echoless.coordinators.effects import AppendRecords
+from echoless.coordinators.events import Now
+from echoless.coordinators.groups.effects import Effects
+from echoless.coordinators.groups.group import Group
+from echoless.coordinators.groups.records import GroupRecord, packed
+from echoless.coordinators.groups.usage import value_size
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.state_records.group_keys import OffsetKey
+
+Continuation = Callable[[ErrorCode, Now], Effects]
+"""Called once: with NONE when an append is committed, else with the error that it failed with."""
+
+
+class PendingAppend:
+    """Records of a group whose append has not ended. Written out, because there is one for every commit."""
+
+    __slots__ = ("continuation", "group", "records", "size")
+
+    def __init__(
+        self,
+        group: Group,
+        records: Sequence[GroupRecord],
+        continuation: Continuation | None,
+        size: int,
+    ) -> None:
+        self.group = group
+        self.records = records
+        self.continuation = continuation
+        """None once it was called: the append failed, and may be committed all the same."""
+        self.size = size
+        """Bytes of assignments and metadata of offsets."""
+
+
+class PendingAppends:
+    """Appends by their tokens, in order, and what groups know of them."""
+
+    def __init__(self) -> None:
+        self.last_token = 0
+        self.size = 0
+        """Bytes of assignments and metadata of offsets that are being stored."""
+        self._pending: dict[int, PendingAppend] = {}
+
+    def __contains__(self, token: int) -> bool:
+        """Whether an append is neither committed nor refused."""
+        return token in self._pending
+
+    @property
+    def oldest_token(self) -> int:
+        """The token of the oldest append that may still be committed; without one, that of the next append."""
+        return next(iter(self._pending), self.last_token + 1)
+
+    def begin(
+        self, group: Group, records: Sequence[GroupRecord], continuation: Continuation
+    ) -> AppendRecords:
+        """Append records of a group; `continuation` is called in a later step."""
+        self.last_token += 1
+        group.appends += 1
+        size = sum([value_size(value) for _, value in records])
+        self.size += size
+        self._pending[self.last_token] = PendingAppend(group, records, continuation, size)
+        for key, _ in records:
+            if isinstance(key, OffsetKey):
+                place = (key.topic, key.partition)
+                group.pending_offsets[place] = group.pending_offsets.get(place, 0) + 1
+        return AppendRecords(self.last_token, tuple([packed(record) for record in records]))
+
+    def end(self, token: int) -> PendingAppend:
+        """Forget an append, which is committed or never will be."""
+        ended = self._pending.pop(token)
+        group = ended.group
+        group.appends -= 1
+        self.size -= ended.size
+        for key, _ in ended.records:
+            if isinstance(key, OffsetKey):
+                place = (key.topic, key.partition)
+                group.pending_offsets[place] -= 1
+                if not group.pending_offsets[place]:
+                    del group.pending_offsets[place]
+        return ended
+
+    def fail(self, token: int, *, may_commit: bool) -> tuple[PendingAppend, Continuation | None]:
+        """Take what follows an append that has failed. One that may be committed is kept."""
+        failed = self._pending[token]
+        continuation, failed.continuation = failed.continuation, None
+        if not may_commit:
+            self.end(token)
+        return failed, continuation

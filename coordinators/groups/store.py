@@ -1,0 +1,71 @@
+"""The groups of one coordinator: what is stored of them, what they are besides, and what is being appended.
+
+The store knows no time, sets no bounds and has no effects: those who are given it return them. What is durable changes
+in `commit` and nowhere else.
+"""
+
+from __future__ import annotations
+
+from echoless.coordinators.groups.classic.member import Member
+from echoless.coordinators.groups.consumer.group import ConsumerGroup
+from echoless.coordinators.groups.durable import DurableGroups
+from echoless.coordinators.groups.group import Group, stored_group
+from echoless.coordinators.groups.pending_appends import PendingAppend, PendingAppends
+from echoless.coordinators.groups.usage import Usage
+
+
+class GroupStore:
+    """Groups and offsets, and the indexes over them."""
+
+    def __init__(self) -> None:
+        self.durable = DurableGroups()
+        self.live: dict[str, Group] = {}
+        """Groups with soft state. A stored group that is empty and idle has none, and is made when needed."""
+        self.appends = PendingAppends()
+        self.unnamed: dict[int, tuple[Group, Member]] = {}
+        """Members that wait in Join and do not know their ids yet, by their requests."""
+        self.parked: dict[int, ConsumerGroup] = {}
+        """The groups of requests that wait for an append of the consumer protocol."""
+        self.members = 0
+        """Members and ids handed out, of all groups."""
+        self.protocol_bytes = 0
+        self.rebalances_completed = 0
+        """Generations that have begun, and targets that were made."""
+
+    def find(self, group_id: str) -> Group | None:
+        """The group; None if there is none."""
+        group = self.live.get(group_id)
+        if group is None:
+            durable = self.durable.groups.get(group_id)
+            if durable is None:
+                return None
+            group = self.live[group_id] = stored_group(group_id, durable)
+        return group
+
+    def create(self, group_id: str) -> Group:
+        """Make a group, which is not there yet."""
+        group = self.live[group_id] = Group(group_id)
+        return group
+
+    def settle(self, group: Group) -> None:
+        """Forget the soft state of a group that has none left."""
+        if not group.is_empty or group.pending_members or group.appends:
+            return
+        if group.consumer is not None and group.consumer.has_waiting:
+            return
+        stored = self.durable.groups.get(group.group_id)
+        if stored is None or stored.value is None or not stored.value.members:
+            self.live.pop(group.group_id, None)
+
+    def commit(self, token: int) -> PendingAppend:
+        """Apply the records of an append that the high watermark has passed."""
+        committed = self.appends.end(token)
+        for key, value in committed.records:
+            self.durable.put(key, value)
+        return committed
+
+    @property
+    def usage(self) -> Usage:
+        """How much the coordinator holds. Groups that are not stored yet are counted only if there are more."""
+        size = self.protocol_bytes + self.durable.size + self.appends.size
+        return Usage(max(len(self.live), len(self.durable.groups)), self.members, size)
