@@ -79,6 +79,8 @@ class Housekeeping:
             partition.log.retire_old_segments(
                 self._clock.trusted_wall_ms(), partition.high_watermark
             )
+            if partition.log.awaits_flush:  # no append may follow: what expires has to be flushed
+                partition.mark_dirty()
             # A slice at a time, with requests in between.
             while partition.log.expire_producers(self._clock.steady_ms()):  # noqa: ASYNC110 - no event to wait for
                 await asyncio.sleep(0)

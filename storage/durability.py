@@ -62,6 +62,10 @@ class Durability:
         """Offsets of the snapshots that the next flush writes."""
         return frozenset(self._snapshots)
 
+    @property
+    def has_unwritten_snapshots(self) -> bool:
+        return bool(self._snapshots)
+
     def note_new_segment(self) -> None:
         self._has_new_files = True
 

@@ -407,6 +407,11 @@ class Log:
         finally:
             self.finish_flush(pending)
 
+    @property
+    def awaits_flush(self) -> bool:
+        """Whether records or a producer snapshot are not on disk yet, so a flush would change something."""
+        return self.recovery_point < self.log_end_offset or self._durability.has_unwritten_snapshots
+
     def start_flush(self) -> PendingFlush:
         """Returns the work that `flush` does, to be run in any thread; see `pending_flush.py`.
 

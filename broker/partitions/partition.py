@@ -312,7 +312,7 @@ class Partition:
             raise
 
     def mark_dirty(self) -> None:
-        """Marks the log as appended to by replication."""
+        """Has the log flushed: it was appended to by replication, rolled, or found unflushed."""
         self._on_dirty(self)
 
     def learn_high_watermark(self, offset: int) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from echoless.broker.config.loading import LogFlush
 from echoless.storage.segment import Segment
+from tests.support.echoless import Echoless
 from tests.support.in_process import Running, in_process
 from tests.support.raw_batches import plain_batch
 from tests.support.raw_client import RawConnection, create_topic, list_offset
@@ -104,6 +105,45 @@ async def test_a_partition_that_is_deleted_under_its_retention_is_no_disk_failur
     may_go_on.set()
     await asyncio.gather(housekeeping, deletion)
     assert broker.logs.failure is None
+
+
+@pytest.mark.parametrize("log_flush", [LogFlush.OS, LogFlush.COMMIT])
+async def test_a_topic_that_nobody_writes_to_any_more_expires(
+    tmp_path: Path, log_flush: LogFlush
+) -> None:
+    """The active segment is closed, and what closed it asks for the flush that lets it go."""
+    async with in_process(tmp_path, log_flush=log_flush) as running:
+        kafka = await RawConnection.open(running.kafka_address)
+        await old_segments(kafka)
+        await running.broker._flusher.flush()
+        await all_expired(running, kafka)
+        await kafka.close()
+
+
+async def test_what_a_crash_left_unflushed_expires_without_another_record(tmp_path: Path) -> None:
+    """The start finds a recovery point below the end of the log; only an append used to move it."""
+    broker = Echoless(tmp_path, {"log_retention_ms": "-1"})
+    broker.data_dir = tmp_path / "data"
+    broker.start()
+    kafka = await RawConnection.open(broker.kafka_address)
+    await old_segments(kafka)
+    await kafka.close()
+    broker.kill()
+    async with in_process(tmp_path) as running:
+        kafka = await RawConnection.open(running.kafka_address)
+        assert running.broker.partitions["t", 0].log.awaits_flush
+        await all_expired(running, kafka)
+        await kafka.close()
+
+
+async def all_expired(running: Running, kafka: RawConnection) -> None:
+    """Waits until no record is left."""
+    end = await list_offset(kafka, "t", 0, timestamp=-1)
+    async with asyncio.timeout(20):
+        while await list_offset(kafka, "t", 0, timestamp=-2) < end:
+            await running.broker.housekeeping.round()
+            await running.broker._flusher.flush()
+    assert running.broker.partitions["t", 0].log.first_offset == end
 
 
 async def _housekeep_until(running: Running, event: threading.Event) -> None:
