@@ -3,7 +3,7 @@
 Decompression is bounded: a few hundred bytes can claim to be gigabytes. Snappy comes in two
 shapes: xerial's stream of blocks, which Java writes, and one bare block, which librdkafka writes;
 both are read, the first is written. LZ4 is the frame format, with independent blocks, since Kafka
-reads no others. cramjam is imported with the first compressed batch: uncompressed traffic needs
+reads no others. Gzip is zlib's, all others are cramjam's. cramjam is imported with the first compressed batch: uncompressed traffic needs
 none of it.
 """
 
@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import mmap
 import struct
+import zlib
 from typing import Final, NamedTuple
 
-from echoless.protocol.errors import DecodeError
+from echoless.protocol.compressed_frame import check_frame
+from echoless.protocol.errors import DecodeError, ExpansionError
 from echoless.protocol.record_batch import (
     CODEC_MASK,
     HEADER_SIZE,
@@ -34,15 +36,12 @@ _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _XERIAL_BLOCK_BYTES_MIN: Final = 256
 """Least weight of one block, so that many empty ones reach the limit too."""
 _LARGE_BYTES: Final = 4 * 1024 * 1024
-_LZ4_FLAGS_POSITION: Final = 4
-_LZ4_INDEPENDENT_BLOCKS: Final = 0x20
+_GZIP_WBITS: Final = 16 + zlib.MAX_WBITS
+_GZIP_INPUT_BYTES: Final = 64 * 1024
+_GZIP_OUTPUT_BYTES: Final = 1024 * 1024
 _FIRST_GUESS_BYTES_MIN: Final = 16 * 1024
 _OUT_OF_ROOM: Final = "failed to write whole buffer"
 """cramjam's message when the output did not fit; `tests/protocol/test_compression.py` pins it."""
-
-
-class ExpansionError(DecodeError):
-    """The decompressed data is longer than the caller allows."""
 
 
 class Compression(NamedTuple):
@@ -92,10 +91,16 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
             return bytes(cramjam.zstd.compress(data, level=3 if level is None else level))
 
 
-def decompress(codec_id: int, data: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
+def decompress(
+    codec_id: int,
+    data: Buffer,
+    bytes_max: int = DECOMPRESSED_BYTES_MAX,
+    *,
+    one_frame: bool = False,
+) -> Buffer:
     """The decompressed `data`, at most `bytes_max` long; a view if it is large.
 
-    Raises `DecodeError` if the codec is unknown or the data is damaged, `ExpansionError` if the
+    With `one_frame` it has to be what every consumer reads (`compressed_frame.py`). Raises `DecodeError` if the codec is unknown or the data is damaged, `ExpansionError` if the
     decompressed data is longer.
     """
     if codec_id == Codec.NONE:
@@ -105,16 +110,67 @@ def decompress(codec_id: int, data: Buffer, bytes_max: int = DECOMPRESSED_BYTES_
     codec = Codec(codec_id)
     if codec is Codec.SNAPPY:
         return _decompress_snappy(memoryview(data), bytes_max)
-    if codec is Codec.LZ4:
-        _check_lz4_blocks(data)
+    if codec is Codec.GZIP:
+        return _decompress_gzip(data, bytes_max, one_member=one_frame)
+    if one_frame:
+        check_frame(codec, data, bytes_max)
     return _decompress_stream(codec, data, bytes_max)
 
 
-def _check_lz4_blocks(data: Buffer) -> None:
-    """Rejects dependent blocks: they are valid LZ4, but no Java consumer can read them."""
-    flags = data[_LZ4_FLAGS_POSITION] if len(data) > _LZ4_FLAGS_POSITION else 0
-    if not flags & _LZ4_INDEPENDENT_BLOCKS:
-        raise DecodeError("an lz4 frame needs independent blocks, Kafka reads no others")
+def _decompress_gzip(data: Buffer, bytes_max: int, *, one_member: bool) -> Buffer:
+    """Inflates a piece at a time: zlib alone says where a member ends."""
+    view = memoryview(data)
+    output = _Output(bytes_max)
+    position = 0
+    try:
+        while position < len(view) or not position:
+            position += _inflate(view[position:], output)
+            if one_member and position < len(view):
+                raise DecodeError(
+                    f"{len(view) - position} bytes follow the gzip member; consumers read one"
+                )
+    except zlib.error as error:
+        raise DecodeError(f"{len(view)} bytes of gzip do not decompress: {error}") from error
+    return output.filled()
+
+
+def _inflate(view: memoryview, output: _Output) -> int:
+    """Appends what one member holds; returns its size in bytes."""
+    member = zlib.decompressobj(wbits=_GZIP_WBITS)
+    for position in range(0, len(view), _GZIP_INPUT_BYTES):
+        piece: Buffer = view[position : position + _GZIP_INPUT_BYTES]
+        while piece and not member.eof:
+            output.add(member.decompress(piece, _GZIP_OUTPUT_BYTES))
+            piece = member.unconsumed_tail
+        if member.eof:
+            return min(position + _GZIP_INPUT_BYTES, len(view)) - len(member.unused_data)
+    raise DecodeError(f"{len(view)} bytes of gzip end inside a member")
+
+
+class _Output:
+    """Bytes that arrive piece by piece, at most `bytes_max`. Large ones are not copied at the end."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._room: bytearray | mmap.mmap = bytearray()
+        self._size = 0
+
+    def add(self, piece: bytes) -> None:
+        """Raises `ExpansionError`."""
+        end = self._size + len(piece)
+        if end > self._bytes_max:
+            raise ExpansionError(
+                f"gzip decompresses into more than {self._bytes_max} bytes, the most allowed"
+            )
+        if end > len(self._room):
+            larger = _room(min(max(4 * end, _FIRST_GUESS_BYTES_MIN), self._bytes_max))
+            larger[: self._size] = self._room[: self._size]
+            self._room = larger
+        self._room[self._size : end] = piece
+        self._size = end
+
+    def filled(self) -> Buffer:
+        return _filled(self._room, self._size)
 
 
 def _decompress_stream(codec: Codec, data: Buffer, bytes_max: int) -> Buffer:

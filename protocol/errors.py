@@ -164,3 +164,7 @@ class KafkaError(Exception):
 
 class DecodeError(Exception):
     """The peer's bytes do not follow the protocol; the rest of the stream or file is unreadable."""
+
+
+class ExpansionError(DecodeError):
+    """The decompressed data is longer than the caller allows."""

@@ -21,8 +21,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from echoless.protocol.compression import DECOMPRESSED_BYTES_MAX, ExpansionError, decompress
-from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
+from echoless.protocol.compression import DECOMPRESSED_BYTES_MAX, decompress
+from echoless.protocol.errors import DecodeError, ErrorCode, ExpansionError, KafkaError
 from echoless.protocol.record_batch import (
     CODEC_MASK,
     HEADER_SIZE,
@@ -236,7 +236,9 @@ def _check(
     count = header.record_count
     try:
         if header.attributes & CODEC_MASK:
-            data = decompress(header.codec_id, memoryview(batch)[HEADER_SIZE:], bytes_max)
+            data = decompress(
+                header.codec_id, memoryview(batch)[HEADER_SIZE:], bytes_max, one_frame=True
+            )
         else:
             data = memoryview(batch)[HEADER_SIZE:]
         size = len(data)

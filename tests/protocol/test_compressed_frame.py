@@ -1,0 +1,130 @@
+"""What is produced is one frame that every consumer reads, whoever compressed it."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import cramjam
+import lz4.frame
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from echoless.protocol.compression import compress, decompress
+from echoless.protocol.errors import DecodeError, ExpansionError
+from echoless.protocol.record_batch import Codec
+
+DATA = b"".join(b'{"order":%d}' % number for number in range(300))
+FRAMED = (Codec.GZIP, Codec.LZ4, Codec.ZSTD)
+LZ4 = lz4.frame.compress
+SKIPPABLE = struct.pack("<II", 0x184D2A50, 3) + b"abc"
+
+
+def one_frame(codec: Codec, data: Any, bytes_max: int = 1 << 20) -> bytes:
+    return bytes(decompress(codec, data, bytes_max, one_frame=True))
+
+
+def lz4_streamed(data: bytes, **options: Any) -> bytes:
+    """As a client that compresses record by record: blocks of any size, and flushed ones."""
+    with lz4.frame.LZ4FrameCompressor(block_linked=False, auto_flush=True, **options) as one:
+        pieces = [one.begin(), *(one.compress(data[n : n + 7]) for n in range(0, len(data), 7))]
+        return b"".join([*pieces, one.flush()])
+
+
+def zstd_streamed(data: bytes, **options: Any) -> bytes:
+    one = zstandard.ZstdCompressor(**options).compressobj()
+    pieces = [
+        one.compress(data[n : n + 50]) + one.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+        for n in range(0, len(data), 50)
+    ]
+    return b"".join([*pieces, one.flush()])
+
+
+ENCODERS: list[tuple[Codec, Callable[[bytes], bytes]]] = [
+    (Codec.GZIP, gzip.compress),
+    (Codec.GZIP, lambda data: bytes(cramjam.gzip.compress(data, level=9))),
+    (Codec.LZ4, lambda data: LZ4(data, block_linked=False)),
+    (Codec.LZ4, lambda data: LZ4(data, block_linked=False, content_checksum=True)),
+    (Codec.LZ4, lambda data: LZ4(data, block_linked=False, block_checksum=True, store_size=False)),
+    (Codec.LZ4, lz4_streamed),
+    (Codec.LZ4, lambda data: lz4_streamed(data, block_checksum=True, content_checksum=True)),
+    (Codec.ZSTD, zstandard.compress),
+    (Codec.ZSTD, zstandard.ZstdCompressor(level=19, write_checksum=True).compress),
+    (Codec.ZSTD, zstandard.ZstdCompressor(write_content_size=False).compress),
+    (Codec.ZSTD, zstd_streamed),
+    (Codec.ZSTD, lambda data: zstd_streamed(data, write_checksum=True)),
+]
+
+
+@pytest.mark.parametrize(("codec", "encode"), ENCODERS)
+@given(data=st.binary(min_size=1, max_size=2000), repetitions=st.integers(1, 60))
+def test_what_encoders_write_is_read(codec, encode, data, repetitions):
+    """With and without sizes and checksums, at once and in pieces."""
+    original = data * repetitions
+    assert one_frame(codec, encode(original)) == original
+
+
+@pytest.mark.parametrize(("codec", "encode"), ENCODERS)
+def test_a_frame_is_whole(codec, encode):
+    """Cut at any byte it is refused, and so is any byte behind it."""
+    frame = encode(DATA)
+    for size in range(len(frame)):
+        with pytest.raises(DecodeError):
+            one_frame(codec, frame[:size])
+    for byte in (0, 0xFF):
+        with pytest.raises(DecodeError):
+            one_frame(codec, frame + bytes([byte]))
+
+
+@pytest.mark.parametrize("codec", FRAMED)
+def test_there_is_one_frame(codec):
+    """Java reads the first alone, librdkafka refuses the batch; the empty one may come first or last."""
+    frame, empty = compress(codec, DATA), compress(codec, b"")
+    for data in (frame + frame, empty + frame, frame + empty, empty + empty):
+        with pytest.raises(DecodeError):
+            one_frame(codec, data)
+    assert bytes(decompress(codec, frame + frame)) == DATA + DATA, "what is stored is still read"
+
+
+@pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZSTD])
+def test_skippable_frames_are_refused(codec):
+    """Kafka takes their magic number for damage."""
+    for data in (SKIPPABLE + compress(codec, DATA), compress(codec, DATA) + SKIPPABLE, SKIPPABLE):
+        with pytest.raises(DecodeError):
+            one_frame(codec, data)
+
+
+def test_dictionaries_are_refused():
+    """No consumer has them; decoders here would not complain about the id alone."""
+    frame = bytearray(LZ4(DATA, block_linked=False))
+    frame[4] |= 1
+    with pytest.raises(DecodeError, match="dictionary"):
+        one_frame(Codec.LZ4, frame)
+    samples = [b"order %d of customer %d" % (n, n * 7) for n in range(500)]
+    dictionary = zstandard.train_dictionary(2000, samples)
+    with pytest.raises(DecodeError, match="dictionary"):
+        one_frame(Codec.ZSTD, zstandard.ZstdCompressor(dict_data=dictionary).compress(DATA))
+
+
+def test_windows_are_bounded():
+    """Java's decoder refuses more than 128 MiB."""
+    frame = bytearray(zstd_streamed(DATA))
+    assert not frame[4] & 0x20
+    frame[5] = 17 << 3
+    assert one_frame(Codec.ZSTD, frame) == DATA
+    frame[5] = 18 << 3
+    with pytest.raises(DecodeError, match="window"):
+        one_frame(Codec.ZSTD, frame)
+
+
+def test_many_empty_blocks_reach_the_limit():
+    """Walking over them costs time without any decompressed byte."""
+    header = zstd_streamed(DATA)[:6]
+    frame = header + bytes(3) * 5000 + b"\x01\0\0"
+    with pytest.raises(ExpansionError, match="blocks"):
+        one_frame(Codec.ZSTD, frame)
+    assert one_frame(Codec.ZSTD, frame, 2_000_000) == b""
