@@ -7,11 +7,15 @@ the records); "Echoless" marks our own answers. `test_batch_validation` and `tes
 
 from __future__ import annotations
 
+import gzip
 import struct
 from typing import NamedTuple
 
+import lz4.frame
 import pytest
+import zstandard
 
+from echoless.protocol.compression import compress
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.record_batch import Codec
 from tests.protocol.sample_batches import captured_batches
@@ -218,3 +222,42 @@ COMPRESSED = [
     for codec in Codec
     if codec is not Codec.NONE
 ]
+
+_ONE, _TWO = THREE[: len(THREE) // 3], THREE[len(THREE) // 3 :]
+
+
+def _lz4(data):
+    return lz4.frame.compress(data, block_linked=False)
+
+
+def _with_dictionary(frame):
+    return frame[:4] + bytes([frame[4] | 1]) + frame[5:]
+
+
+def _xerial(data):
+    return compress(Codec.SNAPPY, data)
+
+
+FRAMES = [
+    Row(
+        f"Echoless: {what}",
+        Batch(payload=payload, record_count=3, attributes=codec).encode(),
+        INVALID,
+        kafka=kafka,
+    )
+    for what, codec, payload, kafka in (
+        ("two lz4 frames", Codec.LZ4, _lz4(_ONE) + _lz4(_TWO), None),
+        ("an empty lz4 frame first", Codec.LZ4, _lz4(b"") + _lz4(THREE), None),
+        ("an empty lz4 frame last", Codec.LZ4, _lz4(THREE) + _lz4(b""), 0),
+        ("a byte behind an lz4 frame", Codec.LZ4, _lz4(THREE) + b"\0", 0),
+        ("an lz4 frame without an end mark", Codec.LZ4, _lz4(THREE)[:-4], -1),
+        ("an lz4 frame with a dictionary", Codec.LZ4, _with_dictionary(_lz4(THREE)), -1),
+        ("two gzip members", Codec.GZIP, gzip.compress(_ONE) + gzip.compress(_TWO), 0),
+        ("a byte behind a gzip member", Codec.GZIP, gzip.compress(THREE) + b"\0", 0),
+        ("two zstd frames", Codec.ZSTD, zstandard.compress(_ONE) + zstandard.compress(_TWO), 0),
+        ("a byte behind a zstd frame", Codec.ZSTD, zstandard.compress(THREE) + b"\0", -1),
+        ("two xerial streams", Codec.SNAPPY, _xerial(_ONE) + _xerial(_TWO), 0),
+    )
+]
+"""Compressed records that some consumers cannot read: librdkafka ends its process over two gzip members."""
+COMPRESSED += FRAMES

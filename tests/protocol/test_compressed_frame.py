@@ -1,4 +1,4 @@
-"""What is produced is one frame that every consumer reads, whoever compressed it."""
+"""Produced records are one frame that every consumer reads, whoever compressed them."""
 
 from __future__ import annotations
 
