@@ -15,11 +15,12 @@ import re
 import selectors
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
+
+from echoless.testkit.python_child import module_command, module_path
 
 if TYPE_CHECKING:
     from echoless.testkit.security import BrokerSecurity
@@ -110,7 +111,7 @@ class BrokerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env={**_environment(), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env={**_environment(), "PYTHONPATH": module_path()},
             )
         atexit.register(self._process.kill)
         ready = _READY.match(self._first_line())
@@ -194,7 +195,7 @@ class BrokerProcess:
     def _command(self) -> list[str]:
         listen = ",".join(filter(None, (self.bootstrap_servers, self.open_servers)))
         return [
-            *(sys.executable, "-m", "echoless.broker", "--listen", listen),
+            *(*module_command("echoless.broker"), "--listen", listen),
             *("--native-listen", self.native, "--admin-listen", self.admin),
             *("--data-dir", str(self.data_dir)),
             *(part for item in self._settings.items() for part in ("--set", "=".join(item))),

@@ -7,7 +7,6 @@ import json
 import os
 import queue
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ from echoless.testkit.clients.client import (
     RecordKey,
 )
 from echoless.testkit.clients.programs import Program
+from echoless.testkit.python_child import module_path
 
 _START_TIMEOUT_S: Final = 30.0
 _DELIVERY_TIMEOUT_MS: Final = 60_000
@@ -53,7 +53,7 @@ class Driver:
             text=True,
             env={
                 **os.environ,
-                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                "PYTHONPATH": module_path(),
                 "KAFKAJS_NO_PARTITIONER_WARNING": "1",
             },
         )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from echoless.client.copier.copier import Copier, CopierFigures
 from echoless.client.copier.records import to_same_partition
 from echoless.client.copier.settings import CopierSettings
 from echoless.client.settings import Settings
+from echoless.testkit.python_child import module_command, module_path
 
 SESSION_MS_MIN: Final = 1000
 """The value of the brokers' `group_min_session_timeout_ms`: a copier's session is longer."""
@@ -39,13 +41,11 @@ class CopierProcess:
         self._arguments = [servers, group, source, copies, *([instance] if instance else [])]
 
     def __enter__(self) -> Self:
-        command = [
-            sys.executable,
-            "-m",
-            "echoless.testkit.scenarios.copier_process",
-            *self._arguments,
-        ]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        command = [*module_command("echoless.testkit.scenarios.copier_process"), *self._arguments]
+        environment = {**os.environ, "PYTHONPATH": module_path()}
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env=environment
+        )
         self._reading = threading.Thread(target=self._read, daemon=True)
         self._reading.start()
         return self

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -14,6 +13,7 @@ from typing import Final, Self
 from echoless.testkit.broker_process import BrokerProcess
 from echoless.testkit.clients.client import PASSWORD
 from echoless.testkit.free_ports import free_address
+from echoless.testkit.python_child import module_command, module_path
 from echoless.testkit.zookeeper_process import ZooKeeperProcess
 
 _SESSION_TIMEOUT_MS: Final = "1000"
@@ -85,7 +85,7 @@ def _add_user(name: str, data_dir: Path) -> None:
     with tempfile.NamedTemporaryFile("w") as secret:
         secret.write(PASSWORD)
         secret.flush()
-        command = [sys.executable, "-m", "echoless", "users", "add", name]
+        command = [*module_command("echoless"), "users", "add", name]
         command += ["--password-file", secret.name, "--data-dir", str(data_dir)]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        environment = {**os.environ, "PYTHONPATH": module_path()}
         subprocess.run(command, check=True, capture_output=True, env=environment)
