@@ -14,12 +14,12 @@ pytest_plugins = ["pytester"]
 _PRODUCER = """
     from contextlib import closing
 
-    from echoless.testkit.scripted_producer import Batch, NoAnswerError, ScriptedProducer
+    from echoless.testkit.scripted_producer import NoAnswerError, ScriptedBatch, ScriptedProducer
 
     def send(echoless, topic, *batches, timeout_s=10):
         with closing(ScriptedProducer.open(echoless.bootstrap_servers)) as producer:
             for base_sequence, values in batches:
-                producer.send(Batch(topic, 0, 4000, 0, base_sequence, values))
+                producer.send(ScriptedBatch(topic, 0, 4000, 0, base_sequence, values))
                 try:
                     producer.receive(timeout_s=timeout_s)
                 except NoAnswerError:
