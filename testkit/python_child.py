@@ -1,6 +1,6 @@
 """Child processes that run a module of `echoless`, by the interpreter of this process.
 
-A directory of the project under test may hold a file `signal.py` or a folder `kio`: its working directory, what pytest
+A directory of the project under test may hold a module `signal` or a package `kio`: its working directory, what pytest
 puts on the path, what `PYTHONPATH` names. So `-P` leaves the working directory out, and `module_path` names the places
 of the standard library, of `echoless` and of installed packages before all others.
 """
