@@ -82,7 +82,7 @@ def wheel(distributions: Distributions, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(scope="module")
 def sdist(distributions: Distributions, tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """Of the wheel that is made of the sdist."""
+    """Has the wheel that is made of the sdist."""
     directory = tmp_path_factory.mktemp("sdist") / "venv"
     return Installation(directory, distributions.wheel_of_sdist, extras="spark", others=["pytest"])
 
