@@ -14,7 +14,7 @@ class PreviousBatch(NamedTuple):
     """Identity and next sequences at the end of a batch."""
 
     identity: Identity | None
-    """None: there was no batch, or it ended in another cluster."""
+    """Identity of its records; None: there was no batch, or it ended in another cluster."""
     sequences: Mapping[TopicPartition, int]
 
     def sequences_under(self, identity: Identity) -> Mapping[TopicPartition, int]:

@@ -29,7 +29,7 @@ class StoredRow(NamedTuple):
     """Index among the batch's rows for this partition."""
     record: Record
     has_own_timestamp: bool
-    """False if the broker set the timestamp (log append time)."""
+    """Whether the timestamp is the producer's; False: the broker set it (log append time)."""
 
 
 class ReadBack:

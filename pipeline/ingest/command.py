@@ -67,7 +67,7 @@ def ingest_command(
         bool, typer.Option("--watch", help="Continue with files that arrive later.")
     ] = False,
     interval_s: Annotated[
-        float, typer.Option(min=0.01, help="Seconds between looks for files, with --watch.")
+        float, typer.Option(min=0.01, help="Seconds between two searches for files, with --watch.")
     ] = 5.0,
     batch_mib: Annotated[int, typer.Option(min=1, help="Files of about this size per batch.")] = (
         BATCH_BYTES_DEFAULT // MIB

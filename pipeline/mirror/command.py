@@ -71,7 +71,7 @@ def mirror_command(
         ),
     ] = None,
     interval_s: Annotated[
-        float, typer.Option(min=0.01, help="Seconds between looks at the source.")
+        float, typer.Option(min=0.01, help="Seconds between two polls of the source.")
     ] = 1.0,
     starting_offsets: Annotated[
         str,
