@@ -53,5 +53,5 @@ class AppendFailed(NamedTuple):
 
     token: int
     error_code: ErrorCode
-    """As a produce request would be answered: 6, 7, 10, 18, 19, 20, 56..."""
+    """The code with which a produce request would be answered: 6, 7, 10, 18, 19, 20, 56..."""
     may_commit: bool = False

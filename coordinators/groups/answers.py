@@ -42,10 +42,10 @@ class JoinAnswer(NamedTuple):
     generation_id: int = NO_GENERATION
     protocol_type: str | None = None
     protocol_name: str | None = None
-    """None is "" before version 7."""
+    """The protocol chosen; before version 7 None is sent as ""."""
     leader: str = ""
     members: tuple[JoinedMember, ...] = ()
-    """For the leader only."""
+    """All members, for the leader only."""
     skip_assignment: bool = False
 
 

@@ -286,12 +286,12 @@ class GroupCoordinator:
 
     @property
     def usage(self) -> Usage:
-        """How much it holds."""
+        """The amount of what is bounded that this coordinator holds."""
         return self._store.usage
 
     @property
     def group_count(self) -> int:
-        """How many groups there are, nearly enough: those that are not stored yet are counted only if there are more."""
+        """An estimate of the number of groups: those not stored yet are counted only if there are more."""
         return self._store.usage.groups
 
     @property

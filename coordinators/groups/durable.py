@@ -28,9 +28,9 @@ class DurableGroup:
 
     value: GroupValue | None
     offsets: dict[str, dict[int, OffsetValue]]
-    """By topic and partition; no topic without partitions."""
+    """Offsets by topic and partition; no topic without partitions."""
     consumer: ConsumerState | None = None
-    """Its records of the consumer protocol; never blank."""
+    """Records of the consumer protocol; never blank."""
 
 
 class DurableGroups:

@@ -52,7 +52,7 @@ class Group:
         self.rebalance_at_ms: int | None = None
         """When the join phase ends, even if members are missing."""
         self.initial_delay_left_ms: int | None = None
-        """By how much the initial delay may still be prolonged; None outside it."""
+        """The time by which the initial delay may still be prolonged; None outside it."""
         self.was_joined_since_delay = False
         self.sync_at_ms: int | None = None
         self.generation_token: int | None = None
@@ -62,10 +62,10 @@ class Group:
         self.appends = 0
         """Appends of this group that may still be committed."""
         self.pending_offsets: dict[tuple[str, int], int] = {}
-        """How many commits and deletions of an offset are not committed yet; none without any."""
+        """The number of commits and deletions of an offset that are not committed yet; never 0."""
         self.protocol_bytes = 0
         self.consumer: ConsumerGroup | None = None
-        """Its members of the consumer protocol; such a group is otherwise an empty classic one."""
+        """Members of the consumer protocol; such a group is otherwise an empty classic one."""
         self._supporters: Counter[str] = Counter()
         self._subscribed: tuple[int, frozenset[str] | None] | None = None
 

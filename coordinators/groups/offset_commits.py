@@ -69,7 +69,7 @@ class OffsetCommits:
         return codes
 
     def _longest_metadata(self, store: GroupStore, request: OffsetCommit) -> int:
-        """How many characters of metadata an offset may have now: none if there is no room for more."""
+        """The most characters of metadata that an offset may have now: none if there is no room for more."""
         longest = self._bounds.config.offset_metadata_max_bytes
         durable = store.durable.groups.get(request.group_id)
         offsets = durable.offsets if durable is not None else {}

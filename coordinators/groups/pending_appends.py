@@ -14,7 +14,7 @@ from echoless.protocol.errors import ErrorCode
 from echoless.protocol.state_records.group_keys import OffsetKey
 
 Continuation = Callable[[ErrorCode, Now], Effects]
-"""Called once: with NONE when an append is committed, else with the error that it failed with."""
+"""The rest of the work, called once: with NONE when an append is committed, else with its error."""
 
 
 class PendingAppend:
@@ -32,7 +32,7 @@ class PendingAppend:
         self.group = group
         self.records = records
         self.continuation = continuation
-        """None once it was called: the append failed, and may be committed all the same."""
+        """None once it was called: the append failed, and may still be committed."""
         self.size = size
         """Bytes of assignments and metadata of offsets."""
 

@@ -21,7 +21,7 @@ class JoinGroup(NamedTuple):
     group_instance_id: str | None
     client_id: str
     client_host: str
-    """As Kafka writes it: `/127.0.0.1`."""
+    """The address as Kafka writes it: `/127.0.0.1`."""
     session_timeout_ms: int
     rebalance_timeout_ms: int
     """Version 0 has none: the session timeout."""

@@ -66,6 +66,6 @@ class GroupStore:
 
     @property
     def usage(self) -> Usage:
-        """How much the coordinator holds. Groups that are not stored yet are counted only if there are more."""
+        """The amount of what is bounded. Groups that are not stored yet are counted only if there are more."""
         size = self.protocol_bytes + self.durable.size + self.appends.size
         return Usage(max(len(self.live), len(self.durable.groups)), self.members, size)

@@ -11,7 +11,7 @@ from echoless.protocol.state_records.offset_value import OffsetValue
 
 
 class Usage(NamedTuple):
-    """How much is held of what `GroupCoordinatorConfig` bounds."""
+    """The amount held of what `GroupCoordinatorConfig` bounds."""
 
     groups: int = 0
     members: int = 0

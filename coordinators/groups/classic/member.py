@@ -30,7 +30,7 @@ class Member:
     is_new: bool = False
     """No JoinGroup of it has been answered yet; a session begins with the first answer."""
     was_given_id: bool = True
-    """It knows its id; a client before JoinGroup v4 learns it with its first answer."""
+    """Whether the member knows its id; a client before JoinGroup v4 learns it with its first answer."""
     session_deadline_ms: int = 0
     session_timer_ms: int | None = None
     """The time of the session's timer, which may be earlier than the deadline: heartbeats set none."""
@@ -40,7 +40,7 @@ class Member:
         return self.group_instance_id is not None
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """Its metadata of the protocol; empty for one that it does not support."""
+        """The metadata of the protocol; empty if the member does not support it."""
         return next((data for name, data in self.protocols if name == protocol_name), b"")
 
     def value(self, protocol_name: str | None, assignment: bytes) -> ClassicMemberValue:
@@ -87,5 +87,5 @@ def stored_member(value: ClassicMemberValue, protocol_name: str | None) -> Membe
 
 
 def protocol_bytes(protocols: Protocols) -> int:
-    """The memory that protocols take, nearly enough."""
+    """An estimate of the memory that protocols take, in bytes."""
     return sum([len(name) + len(metadata) for name, metadata in protocols])

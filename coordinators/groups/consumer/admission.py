@@ -45,7 +45,7 @@ class Admitted(NamedTuple):
     owned: Partitions | None
     """The partitions that it says it owns; None if it does not say."""
     is_retry: bool = False
-    """It does not know its present epoch. Since it sent this it may have been given more (hazard H5)."""
+    """Whether the member does not know its present epoch: it may have been given more since (hazard H5)."""
 
 
 class Admission:

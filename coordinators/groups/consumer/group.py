@@ -38,7 +38,7 @@ ASSIGNING: Final = 0
 """The token of no append: a target is being made, and what changes will be appended with it."""
 _REMOVED_FIRST: Final = (CurrentKey, TargetKey, MemberKey, RegexKey, TargetEpochKey, EpochKey)
 _WRITTEN_FIRST: Final = (MemberKey, RegexKey, EpochKey, TargetKey, TargetEpochKey, CurrentKey)
-"""As Kafka replays them: a member before what it is to have and has."""
+"""The order in which Kafka replays them: a member before its target and current assignment."""
 
 
 @dataclass(slots=True, eq=False)
@@ -78,11 +78,11 @@ class ConsumerGroup:
         self.assigning: Iterator[None] | None = None
         """The steps in which a target is made."""
         self.then: Callable[[Now], Effects] | None = None
-        """Called when all of them were taken."""
+        """The end of the turn, called when all steps were taken."""
         self.is_in_doubt = False
-        """The append under way has failed, and may be committed all the same."""
+        """Whether the append under way has failed and may still be committed."""
         self.becomes_classic = False
-        """The append under way ends it: the group becomes a classic one."""
+        """Whether the append under way ends it: the group becomes a classic one."""
         self.answers: list[tuple[int, GroupRequest, GroupAnswer]] = []
         """Answers that wait for it."""
         self.queue: dict[int, GroupRequest] = {}
@@ -93,7 +93,7 @@ class ConsumerGroup:
         self.topics_version: int | None = None
         """The version of the topics with which the epoch's hash was last compared."""
         self.resolutions: dict[str, Resolution] = {}
-        """By regular expression; not stored."""
+        """The topics found for each regular expression; not stored."""
         self.must_match = True
         """Whether the stored topics of regular expressions may have to change."""
         self.resolving: dict[str, dict[int, GroupRequest]] = {}

@@ -63,7 +63,7 @@ def refuse_queued(store: GroupStore, group: ConsumerGroup) -> Effects:
 
 
 def refuse_all(store: GroupStore, group: ConsumerGroup) -> Effects:
-    """Refuse all requests that wait: what they wait for is no more."""
+    """Refuse all requests that wait: what they wait for will never come."""
     unpark_all(group)
     return refuse_queued(store, group)
 

@@ -37,7 +37,7 @@ from echoless.protocol.state_records.group_keys import (
 )
 
 _PARTITION_BYTES: Final = 120
-"""The memory of a partition in an assignment, nearly enough."""
+"""An estimate of the memory of a partition in an assignment."""
 _TEXT_BYTES: Final = 64
 """The memory of a text besides its characters."""
 _READERS: Final[Mapping[type[ConsumerKey], Callable[[bytes], ConsumerValue]]] = {
@@ -65,7 +65,7 @@ class ConsumerState:
         self.instances: dict[str, str] = {}
         """Ids of static members, by instance id."""
         self.size = 0
-        """The memory that it takes, nearly enough."""
+        """An estimate of the memory that the state takes, in bytes."""
 
     @property
     def number(self) -> int:
@@ -181,7 +181,7 @@ def read_consumer_value(key: ConsumerKey, data: bytes) -> ConsumerValue:
 
 
 def consumer_value_size(value: ConsumerValue | None) -> int:
-    """The memory that a value takes, nearly enough."""
+    """Estimates the memory that a value takes, in bytes."""
     match value:
         case TargetValue():
             return _PARTITION_BYTES * len(value.partitions)
@@ -196,7 +196,7 @@ def consumer_value_size(value: ConsumerValue | None) -> int:
 
 
 def member_size(names: tuple[str, ...], regex: str | None) -> int:
-    """The memory that a subscription takes, nearly enough."""
+    """Estimates the memory that a subscription takes, in bytes."""
     return sum(map(_text_size, names)) + (_text_size(regex) if regex else 0)
 
 

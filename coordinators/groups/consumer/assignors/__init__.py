@@ -20,7 +20,7 @@ from echoless.coordinators.groups.consumer.assignors.uniform import assign_unifo
 Assignor = Callable[[Sequence[Subscriber], Sequence[AssignedTopic]], Steps]
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniformly, "range": assign_ranges}
-"""By the names that clients give; the first is for members that give none."""
+"""The assignors by the names that clients give; the first is for members that give none."""
 DEFAULT_ASSIGNOR: Final = next(iter(ASSIGNORS))
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from echoless.protocol.state_records.consumer_group_values import TopicIdPartition
 
 Target = dict[str, frozenset[TopicIdPartition]]
-"""By member id."""
+"""The partitions of each member, by member id."""
 Steps = Generator[None, None, Target]
 """The work of an assignor in short steps, a millisecond or two at most; the target in the end."""
 
@@ -19,13 +19,13 @@ class Subscriber(NamedTuple):
     member_id: str
     instance_id: str | None
     topics: frozenset[str]
-    """Those that exist, and others."""
+    """Topics that the member subscribes to, whether they exist or not."""
     target: frozenset[TopicIdPartition]
     """The partitions that it was to have until now."""
 
     @property
     def rank(self) -> tuple[bool, str, str]:
-        """Its place in every order: static members first, by instance id, then dynamic ones."""
+        """The sort key of members: static ones first, by instance id, then dynamic ones."""
         return self.instance_id is None, self.instance_id or "", self.member_id
 
 
