@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
 from dataclasses import dataclass
 from typing import Final
 
 from echoless.testkit.clients import build
 from echoless.testkit.clients.build import Build, BuildError
+from echoless.testkit.python_child import module_command
 
 JAVA_VERSIONS: Final = {"java-3": "3.9.1", "java-4": "4.4.0"}
 _JVM: Final = (
@@ -41,7 +41,7 @@ class Program:
         if self.module:
             if importlib.util.find_spec(self.module) is None:
                 raise BuildError(f"{self.name}: the Python module {self.module} is not installed")
-            return [sys.executable, "-m", f"echoless.testkit.clients.{self.name}_driver"]
+            return module_command(f"echoless.testkit.clients.{self.name}_driver")
         assert self.build is not None
         if not self.build.is_there:
             self.build.make()
