@@ -1,6 +1,6 @@
 """The one coordination interface: a tree of versioned nodes, modelled on ZooKeeper.
 
-`embedded.py` implements it for one broker, `tests/fakes/memory_node_tree.py` in memory for many,
+`embedded.py` implements it for one broker, `tests/fakes/fake_node_tree.py` in memory for many,
 `zookeeper.py` for a cluster; `tests/contracts/node_tree.py` is the contract that all of them keep.
 Everything above (producer-id blocks, topics, partition states, registration) is written once, over
 this interface, and every change of it is a conditional write.

@@ -13,21 +13,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from echoless.broker.tree.node_tree import (
-    ANY_VERSION,
-    Cancel,
     ConnectionLostError,
     CoordinationError,
-    Create,
-    Delete,
-    Node,
     Operation,
-    SessionCallback,
     SessionState,
-    SetData,
-    WatchCallback,
 )
-from echoless.broker.tree.nodes import Change, Nodes
-from echoless.broker.tree.watches import Watches
+from tests.fakes.fake_node_tree import FakeNodeTree, Kind, Request
 from tests.simulation.coordinator import Execute, Session, TreeConnection, TreeServer
 from tests.simulation.network import Network
 from tests.simulation.process import Process
@@ -36,21 +27,19 @@ RECONNECT_S: Final = 0.3
 CONNECT_TIMEOUT_S: Final = 1.0
 
 
-class SimulatedNodeTree:
+class SimulatedNodeTree(FakeNodeTree):
     """`NodeTree` of one process."""
 
     def __init__(
         self, server: TreeServer, network: Network, node: str, process: Process, timeout_s: float
     ) -> None:
+        super().__init__()
         self.server = server
         self.network = network
         self.node = node
         self.process = process
-        self._timeout_s = timeout_s
-        self._watches = Watches()
-        self._state = SessionState.LOST
-        self._session_id = 0
-        self._session_asked_at = 0.0
+        self.session_timeout_s = timeout_s
+        self.session_asked_at = 0.0
         self._connection: TreeConnection | None = None
         self._last_heard = 0.0
         self._numbers = 0
@@ -111,7 +100,7 @@ class SimulatedNodeTree:
         if self._handshake is not None:
             return
         waiting, self._waiting = self._waiting, {}
-        if self._state is SessionState.CONNECTED:
+        if self._session_state is SessionState.CONNECTED:
             self._become(SessionState.SUSPENDED)
         for future in waiting.values():
             if not future.done():
@@ -142,7 +131,7 @@ class SimulatedNodeTree:
         handshake = self._handshake = self.network.loop.create_future()
         watched = list(self._watched_paths)
         asked_at = self.network.loop.time()
-        connection.up.send(connection.connect, self._session_id, self._timeout_s, watched)
+        connection.up.send(connection.connect, self._session_id, self.session_timeout_s, watched)
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 session_id: int = await handshake
@@ -154,109 +143,41 @@ class SimulatedNodeTree:
         if connection.is_broken:
             return None
         if self._session_id == 0:
-            self._session_asked_at = asked_at
+            self.session_asked_at = asked_at
         return session_id
 
     async def _keep_alive(self) -> None:
         """Sends a sign of life in every third of the timeout, and notices silence."""
         while True:
-            await asyncio.sleep(self._timeout_s / 3)
+            await asyncio.sleep(self.session_timeout_s / 3)
             connection = self._connection
             if connection is None or self._handshake is not None:
                 continue
             silence_s = self.network.loop.time() - self._last_heard
-            if silence_s > self._timeout_s * 2 / 3:
+            if silence_s > self.session_timeout_s * 2 / 3:
                 connection.broken()
-            elif silence_s > self._timeout_s / 4:
+            elif silence_s > self.session_timeout_s / 4:
                 connection.up.send(connection.execute, 0, _nothing, True)
-
-    def _become(self, state: SessionState) -> None:
-        if self._state is not state:
-            self._state = state
-            self._watches.session_changed(state)
 
     # NodeTree
 
-    @property
-    def session_timeout_s(self) -> float:
-        return self._timeout_s
-
-    @property
-    def session_asked_at(self) -> float:
-        return self._session_asked_at
-
-    @property
-    def session_id(self) -> int:
-        return self._session_id
-
-    @property
-    def session_state(self) -> SessionState:
-        return self._state
-
-    async def read(self, path: str) -> Node:
-        node: Node = await self._read(lambda nodes: nodes.read(path))
-        return node
-
-    async def read_many(self, paths: Sequence[str]) -> list[Node | None]:
-        found: list[Node | None] = await self._read(lambda nodes: [*map(nodes.get, paths)])
-        return found
-
-    async def children(self, path: str) -> list[str]:
-        names: list[str] = await self._read(lambda nodes: nodes.children(path))
-        return names
-
-    async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
-        await self._change(Create(path, data, ephemeral))
-
-    async def create_sequential(self, prefix: str, data: bytes = b"") -> str:
-        def execute(session: Session) -> str:
-            changes = self.server.nodes.plan_sequential(prefix, data, session.session_id)
-            self.server.apply(changes)
-            return changes[0].path
-
-        path: str = await self._ask(execute)
-        return path
-
-    async def write(self, path: str, data: bytes, version: int) -> int:
-        (change,) = await self._change(SetData(path, data, version))
-        assert change.node is not None
-        return change.node.version
-
-    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self._change(Delete(path, version))
-
     async def multi(self, operations: Sequence[Operation]) -> None:
-        operations = list(operations)
-
-        def execute(session: Session) -> None:
-            server = self.server
-            server.apply(server.nodes.plan_multi(operations, session.session_id))
-
         if self.before_next_multi is not None:
             call, self.before_next_multi = self.before_next_multi, None
             call()
-        await self._ask(execute)
+        await super().multi(operations)
 
-    async def watch(self, path: str, callback: WatchCallback) -> Cancel:
-        cancel = self._watches.watch(path, callback)
-        self._watched_paths[path] = None
-        return await self._watched(path, cancel)
-
-    async def watch_children(self, path: str, callback: WatchCallback) -> Cancel:
-        cancel = self._watches.watch_children(path, callback)
-        self._watched_paths[path] = None
-        return await self._watched(path, cancel)
-
-    def on_session(self, callback: SessionCallback) -> Cancel:
-        return self._watches.on_session(callback)
+    def expire_session(self) -> None:
+        """Ends the session at the server; this client hears of it later."""
+        self.server.expire(self._session_id)
 
     async def close(self) -> None:
         if self._is_closed:
             return
-        if self._state is SessionState.CONNECTED:
+        if self._session_state is SessionState.CONNECTED:
             with contextlib.suppress(CoordinationError, TimeoutError):
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                    await self._ask(self.server.end)
+                    await self._send(self.server.end)
         self._is_closed = True
         for task in self._tasks:
             task.cancel()
@@ -269,41 +190,24 @@ class SimulatedNodeTree:
         if self._connection is not None:
             self._connection.up.close()
 
-    async def _change(self, operation: Operation) -> list[Change]:
-        def execute(session: Session) -> list[Change]:
-            changes = self.server.nodes.plan(operation, session.session_id)
-            self.server.apply(changes)
-            return changes
-
-        changes: list[Change] = await self._ask(execute)
-        return changes
-
-    async def _watched(self, path: str, cancel: Cancel) -> Cancel:
-        """Known to the server, or not at all; a watch of this session stays when it is cancelled."""
-
-        def execute(session: Session) -> None:
-            session.watched[path] = None
-
-        try:
-            await self._ask(execute)
-        except BaseException:
-            cancel()
-            raise
-        return cancel
-
-    async def _read(self, read: Callable[[Nodes], Any]) -> Any:
-        """Reads from whatever server the client is connected to."""
+    async def _ask(self, request: Request) -> Any:
+        is_watch = request.kind is Kind.WATCH
+        if is_watch:
+            self._watched_paths[request.path] = None
 
         def execute(session: Session) -> Any:
+            """At the server to which the client is connected; a watch of the session stays when it is cancelled."""
             assert session.connection is not None
-            return read(session.connection.nodes)
+            if is_watch:
+                session.watched[request.path] = None
+            return self.server.perform(request, session.connection.nodes, session.session_id)
 
-        return await self._ask(execute, is_read=True)
+        return await self._send(execute, is_read=request.kind is Kind.READ)
 
-    async def _ask(self, request: Execute, *, is_read: bool = False) -> Any:
+    async def _send(self, request: Execute, *, is_read: bool = False) -> Any:
         connection = self._connection
-        if self._state is not SessionState.CONNECTED or connection is None:
-            raise ConnectionLostError(f"the session is {self._state.value}")
+        if self._session_state is not SessionState.CONNECTED or connection is None:
+            raise ConnectionLostError(f"the session is {self._session_state.value}")
         self._numbers += 1
         future = self._waiting[self._numbers] = self.network.loop.create_future()
         connection.up.send(connection.execute, self._numbers, request, is_read)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from echoless.broker.tree.node_tree import CoordinationError, parent_of
 from echoless.broker.tree.nodes import Change, Nodes
+from tests.fakes.fake_node_tree import FakeTreeServer
 from tests.simulation.network import Channel, Network
 from tests.simulation.process import Process
 
@@ -96,22 +97,22 @@ class Behind:
             self._tell(self.nodes, self._pending.popleft())
 
 
-class TreeServer:
+class TreeServer(FakeTreeServer):
     """The nodes, the sessions, and the time at which each of them ended."""
 
     def __init__(self, network: Network) -> None:
-        self.nodes = Nodes()
+        super().__init__()
         self.sessions: dict[int, Session] = {}
         self.is_down = False
         self.process = Process(network.loop, NODE)
         self.on_change: Callable[[Change], None] = lambda _change: None
         """Sees every change of a node."""
         self.behind = Behind(self.process, self._publish)
-        self._network = network
+        self.network = network
         self._loop = network.loop
 
     def open_session(self, timeout_s: float, client: str) -> Session:
-        lag_s = self._network.rng.random() * REPORT_LAG_MAX * timeout_s
+        lag_s = self.network.rng.random() * REPORT_LAG_MAX * timeout_s
         session = Session(len(self.sessions) + 1, timeout_s, client, lag_s)
         self.sessions[session.session_id] = session
         session.begin_anew(self._loop.time())
@@ -133,8 +134,7 @@ class TreeServer:
         """Removes the session's ephemeral nodes."""
         if session.ended_at is None:
             session.ended_at = self._loop.time()
-            owned = self.nodes.owned_by(session.session_id)
-            self.apply([Change(path, None) for path in owned])
+            self.end_session(session.session_id)
 
     def go_down(self) -> None:
         """Disconnects everyone; the sessions wait."""
@@ -158,30 +158,27 @@ class TreeServer:
         session.hear(self._loop.time())
         try:
             result = request(session)
-        except CoordinationError as error:
+        except (CoordinationError, ValueError) as error:  # ValueError: not the path of a node
             result = error
         if not is_read and connection.is_behind:
             self.behind.catch_up()
         connection.down.send(connection.answered, number, result)
 
     def apply(self, changes: Sequence[Change]) -> None:
-        """Makes changes visible, then notifies the watchers."""
         for change in changes:
             self.on_change(change)
-            self._publish(self.nodes, change)
+            super().apply([change])
         self.behind.receive(changes)
 
-    def _publish(self, nodes: Nodes, change: Change) -> None:
-        """On one server, to the clients that are connected there."""
-        came_or_went = (nodes.get(change.path) is None) != (change.node is None)
-        nodes.publish([change])
+    def _tell(self, nodes: Nodes, path: str, *, came_or_went: bool) -> None:
+        """Notifies the clients that are connected to the server with these nodes."""
         is_behind = nodes is self.behind.nodes
         for session in self.sessions.values():
             connection = session.connection
             if connection is None or connection.is_behind is not is_behind:
                 continue
-            if _concerns(session.watched, change.path):
-                connection.tell(change.path, came_or_went=came_or_went)
+            if _concerns(session.watched, path):
+                connection.tell(path, came_or_went=came_or_went)
 
     def _look_after(self, session: Session) -> None:
         """Ends the session when its time is up, not before."""
@@ -193,7 +190,7 @@ class TreeServer:
         elif left_s > 0:
             self.process.later(max(left_s, 0.01), self._look_after, session)
         else:
-            later_s = self._network.rng.random() * TICK_S
+            later_s = self.network.rng.random() * TICK_S
             self.process.later(later_s, self._expire_if_silent, session)
 
     def _expire_if_silent(self, session: Session) -> None:
