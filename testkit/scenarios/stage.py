@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
+from echoless.protocol.errors import ErrorCode
 from echoless.testkit.admin import Admin, AdminError
 from echoless.testkit.broker_process import BrokerProcess
 from echoless.testkit.clients.client import Client
 from echoless.testkit.clients.scripted import Scripted
 from echoless.testkit.faults import FaultRule, Faults
-from echoless.testkit.native import Native
+from echoless.testkit.native import Native, NativeError
 from echoless.testkit.scenarios.recorder import PlayRecorder
 from echoless.testkit.scenarios.servers import Servers
 from echoless.testkit.scenarios.spans import PRELUDE, Span
@@ -259,9 +260,25 @@ class Stage:
             rows = native.call("metadata", topics=[topic])["topics"][0]["partitions"]
             for partition in range(len(rows)):
                 before = self.deleted.get((topic, partition), [])
-                values = native.values(topic, partition, len(before))
+                values = self._values(partition, len(before))
                 found[topic, partition] = before + [int(value) for value in values]
         return found
+
+    def _values(self, partition: int, first_offset: int) -> list[bytes]:
+        """The log's contents from an offset on, of a leader that is still the leader when it is asked."""
+        found: list[list[bytes]] = []
+
+        def has_read() -> bool:
+            native = Native(self.servers.brokers[self.leader()].native)
+            try:
+                found.append(native.values(self.topic, partition, first_offset))
+            except NativeError as error:
+                if error.code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    raise
+            return bool(found)
+
+        self.wait_until(f"a leader tells the log of {self.topic}-{partition}", has_read)
+        return found[0]
 
     def _find_leader(self) -> int:
         """The id of the leader; 0 if there is none."""
