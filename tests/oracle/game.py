@@ -111,7 +111,7 @@ class SteppedGame(Game[StepT]):
 
     def _steps(self, half: int) -> Iterator[StepT]:
         if self._recorded is not None:
-            yield from self._recorded[half]
+            yield from map(self.adopt, self._recorded[half])
             return
         for _ in range(self.steps[half]):
             yield self.choose()
@@ -121,6 +121,10 @@ class SteppedGame(Game[StepT]):
         self.counts[name] += 1
         self.lines.append(f"     differs: {name}")
         self.is_over |= name in self.ends
+
+    @abstractmethod
+    def adopt(self, step: StepT) -> StepT:
+        """Makes a step that was recorded in another run one about this game's own names."""
 
     @abstractmethod
     def choose(self) -> StepT:

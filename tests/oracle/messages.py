@@ -23,6 +23,15 @@ def request_of(api: str, version: int, values: Mapping[str, Plain]) -> Any:
     return _build(message(api, version, "Request"), values)
 
 
+def renamed(values: Plain, old: str, new: str) -> Plain:
+    """The values with `new` in place of every string that is `old`."""
+    if isinstance(values, Mapping):
+        return {key: renamed(value, old, new) for key, value in values.items()}
+    if isinstance(values, list):
+        return [renamed(value, old, new) for value in values]
+    return new if isinstance(values, str) and values == old else values
+
+
 def _build(cls: type[Any], values: Mapping[str, Plain]) -> Any:
     given = {}
     for field in dataclasses.fields(cls):

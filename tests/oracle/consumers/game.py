@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from tests.oracle.consumers.asker import ConsumerAsker, Partitions
 from tests.oracle.consumers.chooser import JOINS, Chooser, Step
 from tests.oracle.consumers.differences import ENDS, explain
 from tests.oracle.game import ANSWERS, MismatchError, SteppedGame
+from tests.oracle.messages import renamed
 from tests.oracle.script import History
 from tests.oracle.side import Sides
 
@@ -38,6 +40,10 @@ class ConsumersGame(SteppedGame[Step]):
     async def close(self) -> None:
         for asker in self._askers:
             asker.release()
+
+    def adopt(self, step: Step) -> Step:
+        group = step.values["group_id"]
+        return replace(step, values=renamed(step.values, group, self._chooser.group))
 
     def choose(self) -> Step:
         return self._chooser.next()

@@ -11,6 +11,7 @@ import asyncio
 import random
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from tests.oracle.game import ANSWERS, ECHOLESS, KAFKA, MismatchError, SteppedGame
@@ -18,7 +19,7 @@ from tests.oracle.groups.asker import GroupAsker
 from tests.oracle.groups.chooser import Chooser, Client
 from tests.oracle.groups.differences import ENDS, explain, explain_only_ours, explain_states
 from tests.oracle.groups.step import Request, Silence, Step
-from tests.oracle.messages import Plain
+from tests.oracle.messages import Plain, renamed
 from tests.oracle.script import History
 from tests.oracle.side import Sides
 
@@ -89,6 +90,12 @@ class GroupsGame(SteppedGame[Step]):
     def _state(self) -> str:
         """The state of the group when both described it alike the last time."""
         return str(self._described["groups"][0]["group_state"]) if self._described else ""
+
+    def adopt(self, step: Step) -> Step:
+        if isinstance(step, Silence):
+            return step
+        group = step.values["group_id"]
+        return replace(step, values=renamed(step.values, group, self._chooser.group))
 
     def choose(self) -> Step:
         mortals = [one for one in self._chooser.clients if self._can_expire(one)]
