@@ -33,7 +33,7 @@ from echoless.broker.tree.watches import Watches
 
 
 class Kind(enum.Enum):
-    """What a request does at the server."""
+    """The effect of a request at the server."""
 
     READ = "read"
     CHANGE = "change"
