@@ -28,7 +28,7 @@ from echoless.broker.decisions.decisions import Decisions
 from echoless.broker.environment import Environment
 from echoless.broker.faults.faults import FaultInjection
 from echoless.broker.groups.cluster_topics import ClusterTopics
-from echoless.broker.groups.groups import Groups
+from echoless.broker.groups.service import GroupService
 from echoless.broker.handlers.dispatch import KafkaDispatcher
 from echoless.broker.metrics import Metrics
 from echoless.broker.native.dispatch import NativeDispatcher
@@ -204,12 +204,12 @@ def _new_membership(broker: Broker) -> ClusterMembership:
     )
 
 
-def _new_groups(broker: Broker) -> Groups:
+def _new_groups(broker: Broker) -> GroupService:
     if (
         broker.config.zookeeper_hosts is not None
     ):  # a leadership may begin while requests are served
         import_module("echoless.broker.groups.shard")
-    return Groups(
+    return GroupService(
         broker.config,
         StateTopic(
             CONSUMER_OFFSETS,

@@ -29,7 +29,7 @@ from echoless.broker.decisions.decisions import Decisions
 from echoless.broker.environment import Environment
 from echoless.broker.essential_task import essential_task
 from echoless.broker.faults.faults import FaultInjection
-from echoless.broker.groups.groups import Groups
+from echoless.broker.groups.service import GroupService
 from echoless.broker.housekeeping import Housekeeping
 from echoless.broker.limited_log import LimitedLog
 from echoless.broker.metadata.old_copy import check_epochs_within
@@ -75,7 +75,7 @@ class Wiring(NamedTuple):
     """Builders of the parts that depend on what a start has found (`assembly.py`)."""
 
     new_membership: Callable[[Broker], ClusterMembership]
-    new_groups: Callable[[Broker], Groups]
+    new_groups: Callable[[Broker], GroupService]
     new_services: Callable[[Broker], Services]
 
 
@@ -91,7 +91,7 @@ class Broker:
     replicas: PartitionRegistry
     topic_deletion: TopicDeletion
     housekeeping: Housekeeping
-    groups: Groups
+    groups: GroupService
     services: Services
     """The parts that requests may use; complete when `start` returns."""
 

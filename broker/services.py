@@ -17,7 +17,7 @@ from echoless.broker.cluster.membership import ClusterMembership
 from echoless.broker.cluster.metadata_rows import MetadataRows
 from echoless.broker.cluster.topics import Topics
 from echoless.broker.config.loading import Config
-from echoless.broker.groups.groups import Groups
+from echoless.broker.groups.service import GroupService
 from echoless.broker.metadata.producer_ids import ProducerIds
 from echoless.broker.metadata.topic_registry import TopicRegistry
 from echoless.broker.metrics import Metrics
@@ -50,7 +50,7 @@ class Services:
     produce: ProduceParts
     fetch: FetchParts
     producer_ids: ProducerIds
-    groups: Groups
+    groups: GroupService
     """The consumer groups that this broker coordinates."""
     metadata_rows: MetadataRows
     metrics: Metrics

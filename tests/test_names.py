@@ -16,9 +16,7 @@ ROOMS: Final = (
 SHARED: Final[Mapping[str, str]] = {
     "Acknowledged": "to be renamed: broker/native, client/sequenced_batch.py",
     "Acknowledgement": "to be renamed: broker/records",
-    "Groups": "to be renamed: broker/groups, coordinators/groups",
     "Login": "to be renamed: broker/network",
-    "Written": "to be renamed: pipeline/exactly_once, pipeline/streaming",
 }
 """Names that several classes may have, and the reason."""
 

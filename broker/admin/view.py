@@ -27,10 +27,10 @@ from echoless.storage.strays import Stray
 if TYPE_CHECKING:
     from echoless.broker.authentication.admin_tokens import Tokens
     from echoless.broker.authorization.access import Access
-    from echoless.broker.groups.held_requests import Answered
-    from echoless.broker.groups.shard import Unserved
     from echoless.broker.metadata.registration import BrokerInfo
-    from echoless.coordinators.groups.answers import CommittedOffset, ListedGroup
+    from echoless.broker.state_topics.held_requests import Answered
+    from echoless.broker.state_topics.shard_state import Unserved
+    from echoless.coordinators.groups.answers import CommittedOffset, GroupAnswer, ListedGroup
     from echoless.coordinators.groups.requests import GroupRequest
 
 
@@ -96,7 +96,7 @@ class GroupsView(Protocol):
     def rebalances_completed(self) -> int: ...
     def readiness(self) -> ErrorCode: ...
     def unserved(self) -> Sequence[Unserved]: ...
-    def ask(self, request: GroupRequest) -> Answered: ...
+    def ask(self, request: GroupRequest) -> Answered[GroupAnswer]: ...
     def topic_names(self, topic_ids: Collection[bytes]) -> Mapping[bytes, str]: ...
 
 

@@ -14,7 +14,7 @@ from echoless.broker.tree.node_tree import CoordinationError
 
 if TYPE_CHECKING:
     from echoless.broker.faults.action import Action
-    from echoless.broker.groups.shard import Shard
+    from echoless.broker.groups.shard import GroupShard
     from echoless.broker.services import Services
 
 logger = logging.getLogger(__name__)
@@ -30,14 +30,14 @@ def planned(action: Action, services: Services | None) -> Callable[[], None]:
     return _move(shard, services)
 
 
-def _shard_of(group: str, services: Services | None) -> Shard:
+def _shard_of(group: str, services: Services | None) -> GroupShard:
     shard = None if services is None else services.groups.shard_of(group)
     if shard is None or shard.coordinator is None:
         raise RuleError(f"action.group: this broker does not coordinate {group!r} at the moment")
     return shard
 
 
-def _expiry(shard: Shard, group: str, member: str | None) -> Callable[[], None]:
+def _expiry(shard: GroupShard, group: str, member: str | None) -> Callable[[], None]:
     coordinator = shard.coordinator
     assert coordinator is not None
     if not coordinator.sessions_of(group, member):
@@ -46,7 +46,7 @@ def _expiry(shard: Shard, group: str, member: str | None) -> Callable[[], None]:
     return lambda: shard.expire_sessions(group, member)
 
 
-def _move(shard: Shard, services: Services) -> Callable[[], None]:
+def _move(shard: GroupShard, services: Services) -> Callable[[], None]:
     partition = shard.partition
     topic = services.registry.topics.get(partition.topic)
     before = None if topic is None else topic.states.get(partition.index)

@@ -22,7 +22,7 @@ A = TypeVar("A")
 
 
 def translated(answered: Any, translate: Callable[[Any], Answer]) -> Outcome:
-    """The response to an answer of `Groups.ask`; a wait for it needs no memory for the request."""
+    """The response to an answer of `GroupService.ask`; a wait for it needs no memory for the request."""
     if isinstance(answered, Awaitable):
         return NeedsNoFrame(_translated_later(answered, translate))
     return translate(answered)

@@ -14,17 +14,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from echoless.broker.partitions.partition import Partition
 from echoless.broker.state_topics.append_parts import AppendParts
+from echoless.broker.state_topics.leadership import Leadership
+from echoless.coordinators.effects import StateRecord
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.record_batch import HEADER_SIZE, read_header
 from echoless.protocol.records import Record, build_batch
 from echoless.storage.file_system import StorageError
-
-if TYPE_CHECKING:
-    from echoless.coordinators.effects import StateRecord
 
 RECORD_OVERHEAD: Final = 32
 """The most bytes of a record besides its key and value."""
@@ -49,9 +48,9 @@ class _Asked(NamedTuple):
 class Appends:
     """The appends to one partition in one leader epoch. Belongs to the event loop."""
 
-    def __init__(self, partition: Partition, outcomes: Outcomes, parts: AppendParts) -> None:
-        self._partition = partition
-        self._leader_epoch = partition.leader_epoch
+    def __init__(self, leadership: Leadership, outcomes: Outcomes, parts: AppendParts) -> None:
+        self._leadership = leadership
+        self._partition = leadership.partition
         self._outcomes = outcomes
         self._parts = parts
         self._asked: list[_Asked] = []
@@ -68,7 +67,7 @@ class Appends:
         self._asked.append(_Asked(token, records, size))
 
     def close(self) -> None:
-        """Notifies of nothing any more: the lead is lost."""
+        """Stops notifying: the leadership was lost."""
         self._is_closed = True
         for stored in self._stored:
             stored.close()
@@ -107,8 +106,7 @@ class Appends:
 
     def _store(self, asked: list[_Asked], bytes_max: int) -> int:
         """Returns the high watermark that commits the records. Raises `KafkaError`, `StorageError`."""
-        if self._partition.leader_epoch != self._leader_epoch:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._leadership.check_held()
         least = sum([one.size - RECORD_OVERHEAD * len(one.records) for one in asked])
         if least > bytes_max:  # known before they are copied, which takes a while
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{least} bytes of keys and values")
@@ -228,7 +226,7 @@ class _Stored:
             self._wait_for_commit()
 
     def close(self) -> None:
-        """Waits for nothing any more."""
+        """Stops waiting."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()

@@ -19,8 +19,8 @@ from functools import partial
 from typing import Final
 
 from echoless.broker.network.turns import in_thread
-from echoless.broker.partitions.partition import Partition
-from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
+from echoless.broker.state_topics.leadership import Leadership
+from echoless.protocol.errors import DecodeError, KafkaError
 from echoless.protocol.record_batch import compute_crc, walk
 from echoless.protocol.records import iterate_records
 
@@ -35,40 +35,31 @@ Apply = Callable[[bytes, bytes | None], str | None]
 """Applies a record; returns why it was skipped, None if it was not. Raises `DecodeError` if it cannot be read."""
 
 
-async def load(partition: Partition, leader_epoch: int, apply: Apply) -> int:
+async def load(leadership: Leadership, apply: Apply) -> int:
     """Applies every record of the partition; returns how many there were.
 
     Raises `KafkaError` NOT_LEADER_OR_FOLLOWER once this broker no longer leads in this epoch; `DecodeError`
     if a record cannot be read, `StorageError` if the log cannot.
     """
+    partition = leadership.partition
     log = partition.log
     end_offset, replay = log.log_end_offset, _Replay(partition.name, apply)
     while (offset := max(replay.next_offset, log.log_start_offset)) < end_offset:
         data = log.read(offset, SLICE_BYTES, end_offset)
         await in_thread(partial(replay.apply_slice, data, offset))
-        check_still_led(partition, leader_epoch)
+        leadership.check_held()
     replay.report()
-    await _until_committed(partition, leader_epoch, end_offset)
+    await _until_committed(leadership, end_offset)
     return replay.count
 
 
-async def _until_committed(partition: Partition, leader_epoch: int, end_offset: int) -> None:
+async def _until_committed(leadership: Leadership, end_offset: int) -> None:
     """Waits through every doubt about the lead: nothing begins to load again if the same epoch is proved again."""
+    partition = leadership.partition
     while partition.high_watermark < end_offset:
         with contextlib.suppress(KafkaError):
             await partition.waiters.commit.wait_for(end_offset)
-        check_still_led(partition, leader_epoch)
-
-
-def check_still_led(partition: Partition, leader_epoch: int) -> None:
-    """Raises `KafkaError` NOT_LEADER_OR_FOLLOWER unless this broker leads in this very epoch."""
-    if not is_still_led(partition, leader_epoch):
-        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.name} is led no longer")
-
-
-def is_still_led(partition: Partition, leader_epoch: int) -> bool:
-    """Whether this broker leads in this very epoch, though perhaps in doubt."""
-    return partition.is_leader and partition.leader_epoch == leader_epoch
+        leadership.check_held()
 
 
 class _Replay:

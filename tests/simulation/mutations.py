@@ -14,8 +14,6 @@ from unittest.mock import patch
 
 from echoless.broker.cluster.member import ClusterMember
 from echoless.broker.controller import campaign
-from echoless.broker.groups.shard import Shard
-from echoless.broker.groups.timers import Timers
 from echoless.broker.partitions.core.gap_patience import GapPatience
 from echoless.broker.partitions.core.in_sync_replicas import InSyncReplicas
 from echoless.broker.partitions.partition import Partition
@@ -24,6 +22,8 @@ from echoless.broker.replication import follower, leader
 from echoless.broker.replication.isr_changes import IsrChanges
 from echoless.broker.state_topics import loader
 from echoless.broker.state_topics.appends import Appends
+from echoless.broker.state_topics.leadership import Leadership
+from echoless.broker.state_topics.timers import Timers
 from echoless.broker.tree.node_tree import ANY_VERSION, ROOT, Check
 from echoless.broker.tree.session_guard import SessionGuard
 from echoless.coordinators.groups import offset_commits
@@ -183,7 +183,7 @@ def _no_controller_epoch_check() -> Patches:
 
 def _zombie_coordinators_answer() -> Patches:
     """A coordinator believes that it leads until it is told otherwise."""
-    return [patch.object(Shard, "_certainly_leads", lambda _self: True)]
+    return [patch.object(Leadership, "is_certain", property(lambda _self: True))]
 
 
 def _commits_are_answered_early() -> Patches:

@@ -12,13 +12,13 @@ from echoless.broker.authorization.access import Access
 from echoless.broker.clock import Clock
 from echoless.broker.config.loading import Config
 from echoless.broker.decisions.decisions import Decisions
-from echoless.broker.groups.shard import Unserved
 from echoless.broker.metadata.registration import BrokerInfo
 from echoless.broker.metrics import Metrics
 from echoless.broker.network.memory_budget import MemoryBudget
 from echoless.broker.network.open_connections import OpenConnections
 from echoless.broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
 from echoless.broker.replication.peer_connection import PeerError
+from echoless.broker.state_topics.shard_state import Unserved
 from echoless.coordinators.groups.answers import CommittedOffset, ListedGroup
 from echoless.protocol.errors import ErrorCode
 from echoless.storage.compaction.compaction import Uncleanable

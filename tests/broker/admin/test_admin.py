@@ -17,9 +17,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from echoless.broker.admin.documents import producer_document
 from echoless.broker.admin.server import AdminServer
 from echoless.broker.config.values import Address
-from echoless.broker.groups.shard import Unserved
 from echoless.broker.network.server import bind, bound_address
 from echoless.broker.network.turns import ROWS_PER_TURN
+from echoless.broker.state_topics.shard_state import Unserved
 from echoless.coordinators.groups.answers import CommittedOffset, ListedGroup
 from echoless.protocol.dedup import BatchMetadata, ProducerEntry
 from echoless.protocol.errors import ErrorCode

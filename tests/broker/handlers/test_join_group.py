@@ -9,7 +9,6 @@ import pytest
 
 from echoless.broker.handlers.join_group import API
 from echoless.protocol.errors import ErrorCode
-from tests.broker.groups.until import until
 from tests.broker.handlers.one_group import (
     SUBSCRIPTION,
     alone,
@@ -18,6 +17,7 @@ from tests.broker.handlers.one_group import (
     join,
     two_members,
 )
+from tests.broker.until import until
 from tests.support.in_process import Running
 from tests.support.raw_client import RawConnection
 

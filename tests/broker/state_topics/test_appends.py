@@ -11,15 +11,16 @@ from echoless.broker.config.loading import LogFlush
 from echoless.broker.metrics import Metrics
 from echoless.broker.state_topics.append_parts import AppendParts
 from echoless.broker.state_topics.appends import Appends
+from echoless.broker.state_topics.leadership import Leadership
 from echoless.coordinators.effects import StateRecord
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.record_batch import walk
 from echoless.protocol.records import iterate_records
 from echoless.storage.file_system import StorageError
 from echoless.storage.log_config import LogConfig
-from tests.broker.groups.until import until
 from tests.broker.partitions.fake_fencing import FakeFencing
 from tests.broker.partitions.led import Led
+from tests.broker.until import until
 from tests.storage.one_log import NOW_MS, OneLog
 
 
@@ -53,7 +54,7 @@ class Appending:
             metrics=self.metrics,
             timeout_s=timeout_s,
         )
-        self.appends = Appends(self.led.partition, self.noted, parts)
+        self.appends = Appends(Leadership.of(self.led.partition), self.noted, parts)
 
     def batches(self) -> list[list[bytes]]:
         """The keys of each batch in the log."""

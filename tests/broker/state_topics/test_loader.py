@@ -9,14 +9,15 @@ import pytest
 
 from echoless.broker.config.loading import LogFlush
 from echoless.broker.state_topics import loader
+from echoless.broker.state_topics.leadership import Leadership
 from echoless.broker.state_topics.loader import load
 from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
 from echoless.protocol.record_batch import read_header
 from echoless.protocol.records import Record, build_batch
 from echoless.storage.log_config import LogConfig
-from tests.broker.groups.until import until
 from tests.broker.partitions.fake_fencing import FakeFencing
 from tests.broker.partitions.led import Led
+from tests.broker.until import until
 from tests.storage.one_log import NOW_MS, OneLog
 
 EPOCH = 2
@@ -50,7 +51,7 @@ class Loading:
         return "no such key" if key == b"bad" else None
 
     async def load(self) -> int:
-        return await load(self.led.partition, EPOCH, self.apply)
+        return await load(Leadership(self.led.partition, EPOCH), self.apply)
 
 
 async def test_every_record_is_applied_in_order(monkeypatch: pytest.MonkeyPatch) -> None:

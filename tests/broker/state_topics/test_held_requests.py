@@ -10,19 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echoless.broker.groups import held_requests as held_module
-from echoless.broker.groups.held_requests import Answered, HeldRequests
-from echoless.broker.groups.shard import Shard, ShardState
+from echoless.broker.groups.shard import GroupShard
 from echoless.broker.network.loop_turn import LOOP_TURN, TURN_S
 from echoless.broker.network.promise import Promise
+from echoless.broker.state_topics import held_requests as held_module
+from echoless.broker.state_topics.held_requests import Answered, HeldRequests
+from echoless.broker.state_topics.shard_state import ShardState
 from echoless.coordinators.events import Abandoned, Requested
 from echoless.coordinators.groups.answers import DeleteAnswer, HeartbeatAnswer
 from echoless.coordinators.groups.effects import GroupEffect
 from echoless.coordinators.groups.events import GroupEvent
 from echoless.coordinators.groups.requests import DeleteGroup, Heartbeat
+from echoless.coordinators.groups.while_loading import refusal_while_loading
 from echoless.protocol.errors import ErrorCode
-from tests.broker.groups.sharded import ALIVE, HEARTBEAT, Sharded, alive
-from tests.broker.groups.until import WITHIN_S, until
+from tests.broker.state_topics.sharded import ALIVE, HEARTBEAT, Sharded, alive
+from tests.broker.until import WITHIN_S, until
 
 REFUSED = HeartbeatAnswer(ErrorCode.NOT_COORDINATOR)
 REQUEST_S = 0.001
@@ -43,7 +45,7 @@ class Crowd:
         self.one = Sharded(replicas=(1, 2))
         self.one.store(b"a")
         self.one.coordinator.effects_of = self._process
-        self.shard = Shard(self.one.led.partition, self.one.parts)
+        self.shard = GroupShard(self.one.led.partition, self.one.parts)
         self.answers: list[Answered] = []
         self.processed: list[int] = []
         self.left: set[int] = set()
@@ -169,7 +171,7 @@ async def test_a_request_that_is_given_up_is_not_processed_later(
 ) -> None:
     """Its client repeats it."""
     monkeypatch.setattr(held_module, "HELD_S", 0)
-    held = HeldRequests(lambda _: ALIVE)
+    held = HeldRequests(lambda _: ALIVE, refusal_while_loading)
     answer = held.hold(DeleteGroup("g"))
     await after_timers()
     assert not held
@@ -182,7 +184,7 @@ async def test_a_request_whose_turn_will_come_is_not_given_up(
 ) -> None:
     """Its time is limited while the shard loads, and no longer."""
     monkeypatch.setattr(held_module, "HELD_S", 0)
-    held = HeldRequests(lambda _: ALIVE)
+    held = HeldRequests(lambda _: ALIVE, refusal_while_loading)
     answers = [held.hold(HEARTBEAT) for _ in range(2)]
     turns = held.turns()
     next(turns)
@@ -200,7 +202,7 @@ async def test_a_request_that_fails_is_its_own_affair() -> None:
             raise ValueError("a bug")
         return ALIVE
 
-    held = HeldRequests(process)
+    held = HeldRequests(process, refusal_while_loading)
     failing, fine = held.hold(Heartbeat("g", 1, "failing", None)), held.hold(HEARTBEAT)
     held.process_all()
     with pytest.raises(ValueError, match="a bug"):

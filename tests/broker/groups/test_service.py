@@ -11,13 +11,13 @@ import pytest
 
 from echoless.broker.config.internal_topics import CONSUMER_OFFSETS
 from echoless.broker.config.loading import Config, LogFlush
-from echoless.broker.groups import groups as groups_module
+from echoless.broker.groups import deleted_topics
 from echoless.broker.groups.cluster_topics import ClusterTopics
-from echoless.broker.groups.groups import Groups
-from echoless.broker.groups.shard import ShardState
+from echoless.broker.groups.service import GroupService
 from echoless.broker.metadata.topic import TopicDeleted
 from echoless.broker.metrics import Metrics
 from echoless.broker.state_topics.append_parts import AppendParts
+from echoless.broker.state_topics.shard_state import ShardState
 from echoless.coordinators.groups.answers import GroupAnswer
 from echoless.coordinators.groups.requests import (
     CommittedPartition,
@@ -28,9 +28,9 @@ from echoless.coordinators.groups.requests import (
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.state_records.partitioner import partition_of
 from echoless.storage.log_config import LogConfig
-from tests.broker.groups.until import until
 from tests.broker.partitions.fake_fencing import FakeFencing
 from tests.broker.partitions.led import Led
+from tests.broker.until import until
 from tests.storage.one_log import NOW_MS, OneLog
 
 PARTITIONS = 2
@@ -41,7 +41,7 @@ class Coordinating:
 
     def __init__(self) -> None:
         self.wall_ms = NOW_MS
-        topic: Any = SimpleNamespace(partition_count=PARTITIONS)
+        topic: Any = SimpleNamespace(name=CONSUMER_OFFSETS, partition_count=PARTITIONS)
         appends = AppendParts(
             now_ms=lambda: NOW_MS,
             wall_ms=lambda: self.wall_ms,
@@ -49,7 +49,7 @@ class Coordinating:
             metrics=Metrics(),
             timeout_s=60,
         )
-        self.groups = Groups(
+        self.groups = GroupService(
             Config(), topic, appends, topics=ClusterTopics({}), new_uuid=uuid.uuid4
         )
         self.led = [self._led(index) for index in range(PARTITIONS)]
@@ -89,7 +89,7 @@ class Coordinating:
 @pytest.fixture
 async def one(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Coordinating]:
     """Groups that serve."""
-    monkeypatch.setattr(groups_module, "FORGET_AGAIN_S", 0.001)
+    monkeypatch.setattr(deleted_topics, "FORGET_AGAIN_S", 0.001)
     coordinating = Coordinating()
     await coordinating.serve()
     yield coordinating

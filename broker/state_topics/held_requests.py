@@ -1,4 +1,4 @@
-"""Requests that arrive while a shard loads its groups, and their turns once that has ended.
+"""Requests that arrive while a shard loads, and their turns once that has ended.
 
 Processed in one step of the event loop, a thousand commits would hold it for 32 ms. So they take turns, and what arrives
 meanwhile goes behind them: overtaken by a later commit, one would take back what that stored.
@@ -8,7 +8,7 @@ Invariant: requests are processed in the order in which they came.
 Invariant: once loading has ended, each arrival leaves one request fewer than it found: it adds itself and has two processed.
 So the queue ends however fast others come.
 
-Used by `Shard`, which decides what processing means. Knows neither groups nor answers.
+Used by `Shard`, which decides what processing means, and what is answered to those that wait too long.
 """
 
 from __future__ import annotations
@@ -16,45 +16,41 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Final
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from echoless.broker.network.promise import Promise
-from echoless.coordinators.groups.answers import GroupAnswer, refusal
-from echoless.coordinators.groups.requests import GroupRequest, Heartbeat, SyncGroup
-from echoless.protocol.errors import ErrorCode
 
 HELD_MAX: Final = 1000
 """Requests of one shard that may wait until it is loaded."""
 HELD_S: Final = 1.0
 """How long a request waits for that."""
-_WHILE_LOADING: Final = {
-    Heartbeat: ErrorCode.NONE,
-    # 14 would be fatal to the consumer of Kafka's Java client.
-    SyncGroup: ErrorCode.REBALANCE_IN_PROGRESS,
-}
 
-Answered = GroupAnswer | Awaitable[GroupAnswer]
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
+Answered: TypeAlias = Answer | Awaitable[Answer]
 """An answer, at once or later."""
 
 
-class _Held(Promise):
+class _Held(Promise, Generic[Request, Answer]):
     """The answer to a held request: what processing returns, once that is ready."""
 
     __slots__ = ("_answered", "_error", "_forget", "request")
 
-    def __init__(self, request: GroupRequest, forget: Callable[[_Held], object]) -> None:
+    def __init__(
+        self, request: Request, forget: Callable[[_Held[Request, Answer]], object]
+    ) -> None:
         super().__init__()
         self.request = request
         self._forget = forget
-        self._answered: GroupAnswer | Promise | None = None
+        self._answered: Answer | Promise | None = None
         self._error: Exception | None = None
 
     @property
-    def answered(self) -> Answered:
+    def answered(self) -> Answered[Answer]:
         """The answer if there is one, else the promise of it."""
         return self.answer() if self.is_ready else self
 
-    def give(self, answered: GroupAnswer | Promise) -> None:
+    def give(self, answered: Answer | Promise) -> None:
         self._answered = answered
         if isinstance(answered, Promise):
             answered.watch(self._become_ready)
@@ -73,33 +69,38 @@ class _Held(Promise):
         else:
             self._forget(self)
 
-    def _result(self) -> GroupAnswer | None:
+    def _result(self) -> Any:
         if self._error is not None:
             raise self._error
         answered = self._answered
         return answered.answer() if isinstance(answered, Promise) else answered
 
 
-class HeldRequests:
+class HeldRequests(Generic[Request, Answer]):
     """The requests of one shard that are not processed yet, oldest first. Belongs to the event loop."""
 
-    def __init__(self, process: Callable[[GroupRequest], GroupAnswer | Promise]) -> None:
+    def __init__(
+        self,
+        process: Callable[[Request], Answer | Promise],
+        refusal_while_loading: Callable[[Request], Answer],
+    ) -> None:
         self._process = process
+        self._refusal_while_loading = refusal_while_loading
         self._is_loading = True
-        self._held: OrderedDict[_Held, None] = OrderedDict()
+        self._held: OrderedDict[_Held[Request, Answer], None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._held)
 
-    def hold(self, request: GroupRequest) -> Answered:
+    def hold(self, request: Request) -> Answered[Answer]:
         """Keeps a request until loading has ended, unless that takes long or many wait already."""
         if len(self._held) >= HELD_MAX:
-            return _refusal_while_loading(request)
+            return self._refusal_while_loading(request)
         held = self._add(request)
         asyncio.get_running_loop().call_later(HELD_S, self._give_up, held)
         return held
 
-    def join(self, request: GroupRequest) -> Answered:
+    def join(self, request: Request) -> Answered[Answer]:
         """Puts a request behind those that wait for their turns, and has two processed."""
         held = self._add(request)
         for _ in range(2):
@@ -118,21 +119,21 @@ class HeldRequests:
         for _ in self.turns():
             pass
 
-    def _add(self, request: GroupRequest) -> _Held:
-        held = _Held(request, self._forget)
+    def _add(self, request: Request) -> _Held[Request, Answer]:
+        held: _Held[Request, Answer] = _Held(request, self._forget)
         self._held[held] = None
         return held
 
-    def _forget(self, held: _Held) -> bool:
+    def _forget(self, held: _Held[Request, Answer]) -> bool:
         """Returns whether it was not processed yet."""
         if held not in self._held:
             return False
         del self._held[held]
         return True
 
-    def _give_up(self, held: _Held) -> None:
+    def _give_up(self, held: _Held[Request, Answer]) -> None:
         if self._is_loading and self._forget(held):
-            held.give(_refusal_while_loading(held.request))
+            held.give(self._refusal_while_loading(held.request))
 
     def _process_oldest(self) -> None:
         if not self._held:
@@ -142,8 +143,3 @@ class HeldRequests:
             held.give(self._process(held.request))
         except Exception as error:  # noqa: BLE001 - it is raised where the answer is taken
             held.fail(error)
-
-
-def _refusal_while_loading(request: GroupRequest) -> GroupAnswer:
-    code = _WHILE_LOADING.get(type(request), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    return refusal(request, code)

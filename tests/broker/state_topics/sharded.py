@@ -11,9 +11,10 @@ import pytest
 
 from echoless.broker.config.loading import LogFlush
 from echoless.broker.groups.cluster_topics import ClusterTopics
-from echoless.broker.groups.shard import Shard, ShardParts, ShardState
+from echoless.broker.groups.shard import GroupShard, GroupShardParts
 from echoless.broker.metrics import Metrics
 from echoless.broker.state_topics.append_parts import AppendParts
+from echoless.broker.state_topics.shard_state import ShardState
 from echoless.coordinators.effects import Reply
 from echoless.coordinators.events import Now, Requested
 from echoless.coordinators.groups.answers import GroupAnswer, HeartbeatAnswer
@@ -24,9 +25,9 @@ from echoless.protocol.errors import ErrorCode
 from echoless.protocol.record_batch import read_header
 from echoless.protocol.records import Record, build_batch
 from echoless.storage.log_config import LogConfig
-from tests.broker.groups.until import until
 from tests.broker.partitions.fake_fencing import FakeFencing
 from tests.broker.partitions.led import Led
+from tests.broker.until import until
 from tests.storage.one_log import NOW_MS, OneLog
 
 HEARTBEAT = Heartbeat("g", 1, "m", None)
@@ -67,7 +68,7 @@ class Sharded:
         self.led = Led(LogFlush.OS, replicas, fencing, OneLog(LogConfig(retention_ms=-1)))
         self.led.lead(2, isr=replicas)
         self.coordinator = ScriptedCoordinator(alive)
-        self.reloaded: list[Shard] = []
+        self.reloaded: list[GroupShard] = []
         appends = AppendParts(
             now_ms=lambda: NOW_MS,
             wall_ms=lambda: NOW_MS,
@@ -75,7 +76,7 @@ class Sharded:
             metrics=Metrics(),
             timeout_s=60,
         )
-        self.parts: Any = ShardParts(
+        self.parts: Any = GroupShardParts(
             lambda: self.coordinator, appends, self.reloaded.append, ClusterTopics({})
         )
 
@@ -83,12 +84,12 @@ class Sharded:
         batch = build_batch([Record(0, NOW_MS, key, b"")])
         self.led.partition.append_state(batch, read_header(batch), NOW_MS)
 
-    async def serving(self) -> Shard:
-        shard = Shard(self.led.partition, self.parts)
+    async def serving(self) -> GroupShard:
+        shard = GroupShard(self.led.partition, self.parts)
         await until(lambda: shard.state is ShardState.SERVING)
         return shard
 
 
-async def answer_of(shard: Shard, request: Any = HEARTBEAT) -> GroupAnswer:
+async def answer_of(shard: GroupShard, request: Any = HEARTBEAT) -> GroupAnswer:
     answered = shard.ask(request)
     return await answered if isinstance(answered, Awaitable) else answered
