@@ -24,11 +24,11 @@ from tests.support.echoless import SOURCES
 from tests.support.in_process import Running, in_process
 
 RECORDED: Final = {
-    "produce-1k": 85,
+    "produce-1k": 91,
     "produce-16k": 105,
-    "produce-1k-of-4": 271,
-    "native-1k": 91,
-    "fetch-1k": 79,
+    "produce-1k-of-4": 298,
+    "native-1k": 92,
+    "fetch-1k": 80,
     "fetch-idle": 205,
     "offset-commit": 333,
     "commit produce-1k": 163,

@@ -92,17 +92,13 @@ def _layout(version: int) -> _Layout:
 
 _LAYOUTS: Final = {version: _layout(version) for version in range(4, _FLEXIBLE_FROM)}
 _FLEXIBLE_HEADS: Final = {
-    version: struct.Struct((">" if version >= _REPLICA_STATE_FROM else ">i") + "iiib4xiB")
+    version: struct.Struct((">" if version >= _REPLICA_STATE_FROM else ">i") + "iiib4xi")
     for version in range(_FLEXIBLE_FROM, 18)
 }
-"""To the first byte of the count of topics."""
+"""Up to the count of topics."""
 _FLEXIBLE_PARTITION: Final = struct.Struct(">iiqi8xi")
 _FLEXIBLE_END: Final = b"\1\1\0"
 _NAME_AND_COUNT_SIZE: Final = _INT16.size + _INT32.size
-_ONE: Final = 2
-"""The size of a compact array of one element."""
-_new: Final = tuple.__new__
-"""Makes a named tuple of its fields: a call of its class takes three times as long."""
 
 
 def usual_size(version: int, topic: str | uuid.UUID) -> int:
@@ -113,7 +109,7 @@ def usual_size(version: int, topic: str | uuid.UUID) -> int:
         return (
             head.size + _NAME_AND_COUNT_SIZE + len(str(topic).encode()) + partition.size + end_size
         )
-    size = _FLEXIBLE_HEADS[version].size + 1 + _FLEXIBLE_PARTITION.size + 2 + len(_FLEXIBLE_END)
+    size = _FLEXIBLE_HEADS[version].size + 2 + _FLEXIBLE_PARTITION.size + 2 + len(_FLEXIBLE_END)
     if version >= _TOPIC_IDS_FROM:
         return size + _UUID.size
     name_size = len(str(topic).encode())
@@ -150,9 +146,7 @@ def _fixed(version: int, frame: Frame, position: int) -> FetchRequest:
         replica_id, max_wait_ms, min_bytes, bytes_max, isolation_level, topic_count = fields
         epoch = NO_SESSION_EPOCH
     position += head.size
-    elements = 1
-    if topic_count != 1:
-        elements = add_elements(frame, position, topic_count, 0, ELEMENTS_MAX)
+    elements = add_elements(frame, position, topic_count, 0, ELEMENTS_MAX)
     topics = []
     unpack, size = partition.unpack_from, partition.size
     leader_epoch = NO_EPOCH
@@ -164,25 +158,20 @@ def _fixed(version: int, frame: Frame, position: int) -> FetchRequest:
         name = frame[position:end] if name_size >= 0 else field_bytes(frame, position, name_size)
         (count,) = _INT32.unpack_from(frame, end)
         position = end + 4
-        if count == 1 and elements < ELEMENTS_MAX:
-            elements += 1
-        else:
-            elements = add_elements(frame, position, count, elements, ELEMENTS_MAX)
+        elements = add_elements(frame, position, count, elements, ELEMENTS_MAX)
         rows = []
         for _ in range(count):
             if has_leader_epoch:
                 index, leader_epoch, offset, row_bytes_max = unpack(frame, position)
             else:
                 index, offset, row_bytes_max = unpack(frame, position)
-            row = (index, offset, row_bytes_max, leader_epoch, NO_EPOCH)
-            rows.append(_new(FetchPartition, row))
+            rows.append(FetchPartition(index, offset, row_bytes_max, leader_epoch, NO_EPOCH))
             position += size
-        topics.append(_new(FetchTopic, (str(name, "utf-8"), rows)))
+        topics.append(FetchTopic(str(name, "utf-8"), rows))
     if version >= _SESSIONS_FROM and frame[position:] != usual_end:
         _skip_end(version, frame, position, elements)
-    return _new(
-        FetchRequest,
-        (max_wait_ms, min_bytes, bytes_max, isolation_level, epoch, topics, replica_id),
+    return FetchRequest(
+        max_wait_ms, min_bytes, bytes_max, isolation_level, epoch, topics, replica_id
     )
 
 
@@ -191,15 +180,13 @@ def _flexible(version: int, frame: Frame, position: int) -> FetchRequest:
     head = _FLEXIBLE_HEADS[version]
     fields = head.unpack_from(frame, position)
     if version >= _REPLICA_STATE_FROM:
-        max_wait_ms, min_bytes, bytes_max, isolation_level, epoch, byte = fields
+        max_wait_ms, min_bytes, bytes_max, isolation_level, epoch = fields
         replica_id = NO_REPLICA
     else:
-        replica_id, max_wait_ms, min_bytes, bytes_max, isolation_level, epoch, byte = fields
+        replica_id, max_wait_ms, min_bytes, bytes_max, isolation_level, epoch = fields
     position += head.size
-    topic_count = elements = 1
-    if byte != _ONE:
-        topic_count, position = compact_size(frame, position - 1)
-        elements = add_elements(frame, position, topic_count, 0, ELEMENTS_MAX)
+    topic_count, position = compact_size(frame, position)
+    elements = add_elements(frame, position, topic_count, 0, ELEMENTS_MAX)
     topics = []
     unpack, size = _FLEXIBLE_PARTITION.unpack_from, _FLEXIBLE_PARTITION.size
     for _ in range(topic_count):
@@ -211,29 +198,24 @@ def _flexible(version: int, frame: Frame, position: int) -> FetchRequest:
             name_size, position = compact_size(frame, position)
             topic = str(field_bytes(frame, position, name_size), "utf-8")
             position += name_size
-        if frame[position] == _ONE and elements < ELEMENTS_MAX:
-            count, position, elements = 1, position + 1, elements + 1
-        else:
-            count, position = compact_size(frame, position)
-            elements = add_elements(frame, position, count, elements, ELEMENTS_MAX)
+        count, position = compact_size(frame, position)
+        elements = add_elements(frame, position, count, elements, ELEMENTS_MAX)
         rows = []
         for _ in range(count):
             index, leader_epoch, offset, last_epoch, row_bytes_max = unpack(frame, position)
-            row = (index, offset, row_bytes_max, leader_epoch, last_epoch)
-            rows.append(_new(FetchPartition, row))
+            rows.append(FetchPartition(index, offset, row_bytes_max, leader_epoch, last_epoch))
             position += size
             position = skip_tagged_fields(frame, position) if frame[position] else position + 1
         position = skip_tagged_fields(frame, position) if frame[position] else position + 1
-        topics.append(_new(FetchTopic, (topic, rows)))
+        topics.append(FetchTopic(topic, rows))
     if frame[position:] != _FLEXIBLE_END:
         position = _skip_end(version, frame, position, elements)
         if version >= _REPLICA_STATE_FROM:
             replica_id = _replica_id(frame, position)
         else:
             skip_tagged_fields(frame, position)
-    return _new(
-        FetchRequest,
-        (max_wait_ms, min_bytes, bytes_max, isolation_level, epoch, topics, replica_id),
+    return FetchRequest(
+        max_wait_ms, min_bytes, bytes_max, isolation_level, epoch, topics, replica_id
     )
 
 

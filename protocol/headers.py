@@ -52,8 +52,7 @@ def read_request_header(frame: Frame) -> RequestHeader:
         client_id = None if size < 0 else str(frame[_FIXED_SIZE:end], "utf-8")
     except UnicodeDecodeError as error:
         raise DecodeError("the client id is not UTF-8") from error
-    fields = (api_key, api_version, correlation_id, client_id, end)
-    return tuple.__new__(RequestHeader, fields)  # a third of the time of calling the class
+    return RequestHeader(api_key, api_version, correlation_id, client_id, end)
 
 
 def skip_tagged_fields(frame: Frame, position: int) -> int:

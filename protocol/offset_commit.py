@@ -44,8 +44,6 @@ _FLEXIBLE_ROW: Final = struct.Struct(">ihx")
 _UUID_SIZE: Final = 16
 _NO_ID: Final = bytes(_UUID_SIZE)
 _NOT_THROTTLED: Final = bytes(4)
-_new: Final = tuple.__new__
-"""Makes a named tuple in a third of the time of calling its class."""
 
 
 class OffsetPartition(NamedTuple):
@@ -85,8 +83,9 @@ def _decode(version: int, frame: Frame, position: int) -> OffsetCommitRequest:
     topics, position = _topics(version, frame, position)
     if flexible:
         skip_tagged_fields(frame, position)
-    fields = (group_id, generation_id, member_id, instance_id, retention_ms, topics)
-    return _new(OffsetCommitRequest, fields)
+    return OffsetCommitRequest(
+        group_id, generation_id, member_id, instance_id, retention_ms, topics
+    )
 
 
 decode_offset_commit_request: Final = refusing_cut_frames("offset_commit", _decode)
@@ -120,7 +119,7 @@ def _topics(version: int, frame: Frame, position: int) -> tuple[tuple[OffsetTopi
         rows, position = _partitions(version, frame, position, count)
         if flexible:
             position = skip_tagged_fields(frame, position)
-        topics.append(_new(OffsetTopic, (topic, rows)))
+        topics.append(OffsetTopic(topic, rows))
     return tuple(topics), position
 
 
@@ -131,12 +130,12 @@ def _partitions(
     layout = _OFFSET_AND_EPOCH if version >= _LEADER_EPOCHS_FROM else _OFFSET
     rows = []
     for _ in range(count):
-        fixed = layout.unpack_from(frame, position)
+        index, offset, *epoch = layout.unpack_from(frame, position)
         metadata, position = nullable_string(frame, position + layout.size, flexible=flexible)
         if flexible:
             position = skip_tagged_fields(frame, position)
-        epoch = (NO_LEADER_EPOCH,) if layout is _OFFSET else ()
-        rows.append(_new(OffsetPartition, (*fixed, *epoch, metadata)))
+        leader_epoch = epoch[0] if epoch else NO_LEADER_EPOCH
+        rows.append(OffsetPartition(index, offset, leader_epoch, metadata))
     return tuple(rows), position
 
 

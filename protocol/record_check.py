@@ -53,6 +53,8 @@ HEADERS_MAX: Final = 1_000_000
 _RECORD_LENGTH_MIN: Final = RECORD_BYTES_MIN - 1
 _LEAST_BYTE: Final = 2 * _RECORD_LENGTH_MIN
 """The shortest length of a record as a varint."""
+_Walk = Callable[[Buffer, int, int], int]
+"""Walks through so many records from a position on, and returns the position after the last one."""
 
 
 class KeylessRecordsError(KafkaError):
@@ -116,34 +118,14 @@ def check_at_once(
 
 
 def _fills(batch: Buffer, record_count: int) -> bool:
-    """Whether records with the usual lengths, of one to three bytes, fill the batch exactly.
+    """Whether so many uncompressed records fill the batch; else `_check` says what is wrong.
 
-    It reads them where they lie: a copy of a large batch takes longer than it saves.
+    It spares the calls of `_check`: 0.6 us of the 30 that a produce takes, and of the 25 for each of four partitions.
     """
-    position = HEADER_SIZE
     try:
-        for _ in range(record_count):
-            byte = batch[position]
-            if byte & 1:  # negative
-                return False
-            if byte < 0x80:
-                if byte < _LEAST_BYTE:
-                    return False
-                position += 1 + (byte >> 1)
-                continue
-            second = batch[position + 1]
-            if second < 0x80:
-                if not second:
-                    return False
-                position += 2 + ((byte & 0x7F) >> 1 | second << 6)
-                continue
-            third = batch[position + 2]
-            if not 0 < third < 0x80:
-                return False
-            position += 3 + ((byte & 0x7F) >> 1 | (second & 0x7F) << 6 | third << 13)
-    except IndexError:
+        return _walk_lengths(batch, record_count, HEADER_SIZE) == len(batch)
+    except (DecodeError, IndexError):
         return False
-    return position == len(batch)
 
 
 def _check_compressed_at_once(
@@ -220,31 +202,26 @@ def check_records(
     _check_whole(_walk_fields, batch, header, bytes_max)
 
 
-def _check_whole(
-    walk: Callable[[Buffer, int], int], batch: Buffer, header: BatchHeader, bytes_max: int
-) -> None:
+def _check_whole(walk: _Walk, batch: Buffer, header: BatchHeader, bytes_max: int) -> None:
     try:
         _check(walk, batch, header, bytes_max)
     except ExpansionError as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
 
 
-def _check(
-    walk: Callable[[Buffer, int], int], batch: Buffer, header: BatchHeader, bytes_max: int
-) -> int:
+def _check(walk: _Walk, batch: Buffer, header: BatchHeader, bytes_max: int) -> int:
     """Bytes of the records. Raises `KafkaError`, `ExpansionError`."""
     count = header.record_count
     try:
+        data, begin = batch, HEADER_SIZE  # a copy of a large batch takes longer than it saves
         if header.attributes & CODEC_MASK:
-            data = decompress(
-                header.codec_id, memoryview(batch)[HEADER_SIZE:], bytes_max, one_frame=True
-            )
-        else:
-            data = memoryview(batch)[HEADER_SIZE:]
-        size = len(data)
+            compressed = memoryview(batch)[HEADER_SIZE:]
+            data = decompress(header.codec_id, compressed, bytes_max, one_frame=True)
+            begin = 0
+        size = len(data) - begin
         if count * RECORD_BYTES_MIN > size:
             raise DecodeError(f"{count} records cannot fit in {size} bytes")  # noqa: TRY301
-        end = walk(data, count)
+        taken = walk(data, count, begin) - begin
     except ExpansionError:
         raise
     except DecodeError as error:
@@ -253,17 +230,16 @@ def _check(
         raise KafkaError(
             ErrorCode.INVALID_RECORD, f"the batch ends before {count} records do"
         ) from None
-    if end != size:
+    if taken != size:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
-            f"{count} records take {end} bytes, the batch holds {size}",
+            f"{count} records take {taken} bytes, the batch holds {size}",
         )
-    return end
+    return taken
 
 
-def _walk_lengths(data: Buffer, record_count: int) -> int:
+def _walk_lengths(data: Buffer, record_count: int, position: int) -> int:
     """The position after the last record. Raises `DecodeError`, or `IndexError` past the data."""
-    position = 0
     for index in range(record_count):
         byte = data[position]
         if byte & 0x81 == 0 and byte >= _LEAST_BYTE:  # one byte, not negative
@@ -278,12 +254,12 @@ def _walk_lengths(data: Buffer, record_count: int) -> int:
     return position
 
 
-def _walk_fields(data: Buffer, record_count: int) -> int:
+def _walk_fields(data: Buffer, record_count: int, position: int) -> int:
     """The same as `_walk_lengths`, but through every field of every record.
 
     Numbers of one byte, nearly all of them, are read in place: this loop is the cost per record.
     """
-    end, headers_left = 0, HEADERS_MAX
+    end, headers_left = position, HEADERS_MAX
     for index in range(record_count):
         length, start = read_varint(data, end)
         end = start + length
@@ -313,11 +289,10 @@ def _walk_fields(data: Buffer, record_count: int) -> int:
     return end
 
 
-def _walk_keyed(data: Buffer, record_count: int) -> int:
+def _walk_keyed(data: Buffer, record_count: int, position: int) -> int:
     """The same as `_walk_fields`; raises `KeylessRecordsError` as well."""
-    end = _walk_fields(data, record_count)
+    end = _walk_fields(data, record_count, position)
     keyless: list[int] = []
-    position = 0
     for index in range(record_count):
         length, start = read_varint(data, position)
         _, key = read_varint(data, start + 1, VARLONG_BITS)

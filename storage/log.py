@@ -77,9 +77,7 @@ EXPIRED_AT_ONCE_MAX: Final = 10_000
 _COPIED_MAX: Final = 4096
 """Batches of fewer bytes are copied for the write, which is faster than a view of them."""
 _new: Final = tuple.__new__
-_pack_stamp: Final = LEADER_STAMP.pack
-_CLIENT: Final = AppendOrigin.CLIENT
-"""Read once, because reading an enum's member takes longer than a name, and each batch needs it."""
+"""Makes a named tuple in half the time of calling its class: 1 % of a produce."""
 
 
 class Log:
@@ -178,7 +176,7 @@ class Log:
 
     # Appending
 
-    def append(  # noqa: C901 - flat, because each call costs every batch
+    def append(
         self,
         batch: Buffer,
         header: BatchHeader,
@@ -186,7 +184,7 @@ class Log:
         now_ms: int,
         log_append_ms: int | None = None,
         *,
-        origin: LeaderOrigin = _CLIENT,
+        origin: LeaderOrigin = AppendOrigin.CLIENT,
     ) -> Appended | Duplicate | Reject:
         """Decides on one validated batch, and appends it as its leader; `batch` is not kept.
 
@@ -195,14 +193,14 @@ class Log:
         RECORD_LIST_TOO_LARGE for a batch larger than a segment, `StorageError` if the disk fails;
         the log is unchanged then.
         """
-        config = self.config
+        config, is_client = self.config, origin is AppendOrigin.CLIENT
         length, timestamp = header.batch_length, header.max_timestamp
         if length + LOG_OVERHEAD > config.segment_bytes:
             raise _too_large(header, config)
         entry, producer_id = None, header.producer_id
         if producer_id >= 0:
             entry = self.producers.get(producer_id)
-            if origin is _CLIENT:
+            if is_client:
                 decision = decide(entry, header, self._rules)
             else:
                 decision = decide_epoch(entry, header)
@@ -224,19 +222,15 @@ class Log:
             or segment.must_roll(header, last_offset, now_ms, config)
         ):
             segment = self._writable(header, last_offset, leader_epoch, now_ms)
-        stamp = _pack_stamp(base_offset, length, leader_epoch)
-        if type(batch) is bytes and length < _COPIED_MAX:
-            segment.append((stamp, batch[MAGIC_POSITION:]), length, last_offset, timestamp)
-        else:
-            rest = memoryview(batch)[MAGIC_POSITION:]
-            segment.append((stamp, rest), length, last_offset, timestamp)
+        stamp = LEADER_STAMP.pack(base_offset, length, leader_epoch)
+        rest = batch if length < _COPIED_MAX else memoryview(batch)
+        segment.append((stamp, rest[MAGIC_POSITION:]), length, last_offset, timestamp)
         # Written; from here on nothing can fail.
         self.log_end_offset = last_offset + 1
-        if now_ms > self._latest_ms:  # noqa: PLR1730 - a third of the time of `max`
-            self._latest_ms = now_ms
+        self._latest_ms = max(self._latest_ms, now_ms)
         if not base_offset:
             self._set_rules()
-        if producer_id >= 0 and (origin is _CLIENT or is_remembered(header)):
+        if producer_id >= 0 and (is_client or is_remembered(header)):
             after = commit(entry, header, base_offset, now_ms, config.window)
             self.producers.put(producer_id, after)
         return _new(Appended, (base_offset, last_offset, timestamp, log_append_time))

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 API = declared(__name__)
 
 _NONE: Final = ErrorCode.NONE
+"""Read once: a member of an enum takes 0.2 us in Python 3.11, 1 % of a fetch."""
 _WHOLE_FETCHES: Final = frozenset({0, NO_SESSION_EPOCH})
 """Session epochs of requests that name all their partitions: those opening a session, or using none."""
 

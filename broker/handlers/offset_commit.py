@@ -107,8 +107,9 @@ def _sort(topics: tuple[OffsetTopic, ...], services: Services, rows: _Rows) -> I
             if known is None or index not in known.assignment:
                 rows.refused[key, index] = missing
             else:
-                partition = (known.name, index, offset, leader_epoch, metadata or "")
-                rows.wanted[key, index] = tuple.__new__(CommittedPartition, partition)
+                rows.wanted[key, index] = CommittedPartition(
+                    known.name, index, offset, leader_epoch, metadata or ""
+                )
             yield
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from echoless.broker.services import Services
 
 API = declared(__name__)
-
-_MISSING: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def handle(request: Request, services: Services) -> Outcome:
@@ -49,7 +47,12 @@ def handle(request: Request, services: Services) -> Outcome:
             {
                 "name": name,
                 "partitions": [
-                    {"partition_index": index, "error_code": codes.get((name, index), _MISSING)}
+                    {
+                        "partition_index": index,
+                        "error_code": codes.get(
+                            (name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                        ),
+                    }
                     for index in indexes
                 ],
             }

@@ -25,8 +25,6 @@ BYTES_MAX: Final = 8 * 1024 * 1024
 
 Turn = tuple[uuid.UUID, int]
 _NOTHING: Final = ReplicaFetched(ErrorCode.NONE)
-_fetched: Final = tuple.__new__
-"""Makes a named tuple in a third of the time of calling its class."""
 
 
 class ReplicaPass:
@@ -93,7 +91,7 @@ class ReplicaPass:
             self.has_news = True
         elif self.short is None and wanted.offset < partition.log.log_end_offset:
             self.short = turn_of(wanted)
-        self.fetched[index] = _fetched(ReplicaFetched, (ErrorCode.NONE, *found))
+        self.fetched[index] = ReplicaFetched(ErrorCode.NONE, *found)
         self.partitions[index] = partition
 
     def _note_error(self, index: int, error: KafkaError | StorageError, services: Services) -> None:

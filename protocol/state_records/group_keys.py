@@ -110,7 +110,7 @@ def _plain_offset_key(data: bytes) -> OffsetKey | None:
         group_id, topic = str(data[4:group_end], "utf-8"), str(data[topic_begin:topic_end], "utf-8")
     except (IndexError, struct.error, UnicodeDecodeError):
         return None
-    return tuple.__new__(OffsetKey, (group_id, topic, partition))
+    return OffsetKey(group_id, topic, partition)
 
 
 def _any_key(data: bytes) -> OffsetKey | GroupKey | ConsumerKey | OtherKey:

@@ -50,7 +50,7 @@ def _plain_offset_value(data: bytes) -> OffsetValue | None:
         metadata = str(data[_PLAIN_PREFIX.size : end], "utf-8") if size else ""
     except (struct.error, UnicodeDecodeError):
         return None
-    return tuple.__new__(OffsetValue, (offset, leader_epoch, metadata, timestamp, NO_EXPIRY))
+    return OffsetValue(offset, leader_epoch, metadata, timestamp, NO_EXPIRY)
 
 
 def _any_offset_value(data: bytes) -> OffsetValue:

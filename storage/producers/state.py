@@ -110,7 +110,8 @@ class ProducerStates:
         """Stores the entry as the newest; may forget the producer idle for longest."""
         order = self._plain if producer_id < LEASED_ID_MIN else self._order_of(producer_id)
         live = order.live
-        if producer_id in live and len(entry.batches) <= self.window:  # as `order.put`
+        # As `order.put`, without its calls: with the look in `get`, 3 % of a produce.
+        if producer_id in live and len(entry.batches) <= self.window:
             live[producer_id] = entry
             live.move_to_end(producer_id)
         else:
