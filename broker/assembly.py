@@ -39,7 +39,7 @@ from echoless.broker.network.turns import in_thread
 from echoless.broker.quotas.connection_rates import ConnectionRates
 from echoless.broker.records.deadlines import Deadlines
 from echoless.broker.records.fetch import FetchParts
-from echoless.broker.records.produce import ProduceParts
+from echoless.broker.records.in_flight import ProduceParts
 from echoless.broker.services import Services
 from echoless.broker.state_topics.append_parts import AppendParts
 from echoless.broker.state_topics.topic import StateTopic

@@ -15,8 +15,6 @@ ROOMS: Final = (
 )
 SHARED: Final[Mapping[str, str]] = {
     "Acknowledged": "to be renamed: broker/native, client/sequenced_batch.py",
-    "Acknowledgement": "to be renamed: broker/records",
-    "Login": "to be renamed: broker/network",
 }
 """Names that several classes may have, and the reason."""
 

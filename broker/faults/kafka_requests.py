@@ -22,7 +22,7 @@ from echoless.broker.handlers.request_topics import answered_at_once, topics_of
 from echoless.broker.handlers.served import Served
 from echoless.broker.network.connection import Dispatched
 from echoless.broker.network.request import Outcome, Peer, Request
-from echoless.broker.records.produce import ACKS_NONE
+from echoless.broker.records.in_flight import ACKS_NONE
 from echoless.protocol.acl import AclOperation
 from echoless.protocol.errors import DecodeError, KafkaError
 from echoless.protocol.framing import Frame

@@ -16,7 +16,7 @@ from echoless.broker.native.failure import failure
 from echoless.broker.native.framed import framed
 from echoless.broker.network.connection import Buffers, Dispatched
 from echoless.broker.network.request import CloseConnectionError, Peer
-from echoless.broker.records.produce import ACKS_NONE
+from echoless.broker.records.in_flight import ACKS_NONE
 from echoless.protocol.acl import AclOperation
 from echoless.protocol.errors import KafkaError
 from echoless.protocol.framing import Frame

@@ -16,7 +16,7 @@ from echoless.broker.handlers import fetch, produce
 from echoless.broker.handlers.mutations import REFUSED_SINCE, mutation_pause_ms
 from echoless.broker.handlers.throttle_time import size_of, throttled
 from echoless.broker.network.request import Answer, Outcome, Request, needing_as_much
-from echoless.broker.records.produce import ACKS_NONE
+from echoless.broker.records.in_flight import ACKS_NONE
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.fetch import encode_fetch_response
 

@@ -14,7 +14,7 @@ from echoless.broker.handlers.mutations import EXCEEDED
 from echoless.broker.native.acknowledged import Acknowledged
 from echoless.broker.native.failure import failure
 from echoless.broker.network.request import NoResponse, Peer, needing_as_much
-from echoless.broker.records.produce import ACKS_NONE
+from echoless.broker.records.in_flight import ACKS_NONE
 from echoless.protocol.errors import KafkaError
 from echoless.protocol.native.messages import Fetch, Produce
 from echoless.protocol.native.replica_fetch_answer import ReplicaFetchAnswer

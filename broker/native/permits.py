@@ -13,7 +13,8 @@ from echoless.broker.config.values import INT64_MAX
 from echoless.broker.handlers.init_producer_id import may_be_idempotent
 from echoless.broker.handlers.permits import check, check_cluster, denied
 from echoless.broker.network.request import CloseConnectionError, Peer
-from echoless.broker.records.produce import ACKS_NONE, has_producer_id
+from echoless.broker.records.in_flight import ACKS_NONE
+from echoless.broker.records.produce import has_producer_id
 from echoless.protocol.acl import AclOperation, ResourceType
 from echoless.protocol.errors import KafkaError
 from echoless.protocol.native.messages import CreateTopic, Fetch, Produce, ProducerStateRequest

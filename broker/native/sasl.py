@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from echoless.broker.authentication.session import LoginSession, LoginStage
-from echoless.broker.network.request import Login, Peer
+from echoless.broker.network.request import ConnectionLogin, Peer
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.native.messages import Sasl
 from echoless.protocol.sasl.mechanism import SaslError
@@ -28,7 +28,7 @@ class RefusedLoginError(KafkaError):
         self.session = session
 
 
-def check_login(login: Login, message_type: str) -> None:
+def check_login(login: ConnectionLogin, message_type: str) -> None:
     """Raises `RefusedLoginError` for what a client may not send now; `CloseConnectionError` after its session."""
     assert isinstance(login, LoginSession)
     if message_type not in _BEFORE_LOGIN:

@@ -38,7 +38,7 @@ from echoless.broker.network.promise import Promise
 from echoless.broker.network.request import (
     ANONYMOUS,
     CloseConnectionError,
-    Login,
+    ConnectionLogin,
     NeedsFrameUntil,
     NeedsNoFrame,
     OfNoApi,
@@ -275,7 +275,7 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- log-in ---
 
-    def require_login(self, login: Login, frame_size_max: int) -> None:
+    def require_login(self, login: ConnectionLogin, frame_size_max: int) -> None:
         """Sets who decides what this client may send before it has logged in."""
         self._peer.login = login
         self.must_log_in = True

@@ -17,7 +17,7 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of a client that has not authenticated, as Kafka names it."""
 
 
-class Login(Protocol):
+class ConnectionLogin(Protocol):
     """The log-in of one connection (`broker/authentication/session.py`)."""
 
     @property
@@ -55,7 +55,7 @@ class Peer:
     """Reads nothing more from the connection for so many seconds; None once it has ended."""
     rights: Any = None
     """The rights of the principal (`broker/authorization/access.py`), once they were needed."""
-    login: Login | None = None
+    login: ConnectionLogin | None = None
     """None on a listener where no one has to log in."""
     listener: str = PLAINTEXT
     """The name of the listener it connected to: answers give it that listener's addresses."""

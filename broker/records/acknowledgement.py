@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from echoless.broker.network.promise import Promise
 from echoless.broker.network.request import CloseConnectionError
+from echoless.broker.records.append import StoredBatch
 from echoless.broker.records.deadlines import Deadlines
-from echoless.broker.records.produce import ACKS_ALL, Stored
+from echoless.broker.records.in_flight import ACKS_ALL
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.produce import TopicProduced
 
 
-def is_unacknowledged(acks: int, stored: Stored) -> bool:
+def is_unacknowledged(acks: int, stored: StoredBatch) -> bool:
     """Whether the broker may not acknowledge the batch yet under `acks`."""
     if acks == ACKS_ALL:
         return stored.next_offset > stored.partition.high_watermark
@@ -29,7 +30,7 @@ class _Wait:
 
     __slots__ = ("_acknowledgement", "_is_done", "error", "stored")
 
-    def __init__(self, acknowledgement: Acknowledgement, stored: Stored) -> None:
+    def __init__(self, acknowledgement: AwaitedAcknowledgement, stored: StoredBatch) -> None:
         self._acknowledgement = acknowledgement
         self._is_done = False
         self.error: BaseException | None = None
@@ -57,7 +58,7 @@ class _Wait:
         return self.error
 
 
-class Acknowledgement(Promise):
+class AwaitedAcknowledgement(Promise):
     """Waits for all batches of one request together, at most for the timeout; answers with the topics.
 
     The wait begins at once: nothing is missed before the promise is watched.
@@ -69,7 +70,7 @@ class Acknowledgement(Promise):
         self,
         acks: int,
         topics: list[TopicProduced],
-        waits: list[Stored],
+        waits: list[StoredBatch],
         timeout_s: float,
         deadlines: Deadlines,
     ) -> None:

@@ -17,11 +17,14 @@ from echoless.broker.environment import Environment
 from echoless.broker.metadata.topic import NewTopic
 from echoless.broker.network.request import Peer, Request
 from echoless.broker.partitions.partition import Partition
-from echoless.broker.records.produce import ACKS_ALL, Stored, Write, produce_batch
+from echoless.broker.records.append import StoredBatch
+from echoless.broker.records.in_flight import ACKS_ALL, Encoding, InFlightProduce
+from echoless.broker.records.produce import produce_batch
 from echoless.broker.replication.peers import TcpPeers
 from echoless.broker.tree.node_tree import NodeTree
 from echoless.protocol.dedup import Duplicate, Reject, UnknownProducerId
 from echoless.protocol.headers import RequestHeader
+from echoless.protocol.produce import encode_produce_response, encode_produced
 from echoless.protocol.record_batch import read_header
 from echoless.storage.appended import Appended
 from echoless.storage.log import Log
@@ -103,9 +106,15 @@ class Host:
         assert self.broker is not None
         await self.led("orders")
         batch = make_batch(producer_id=producer_id, epoch=0, sequence=sequence, timestamp=NOW_MS)
-        write = Write(self.broker.services.produce, REQUEST, REQUEST.version, ACKS_ALL)
-        outcome = produce_batch(write, "orders", 0, batch)
-        assert isinstance(outcome, Stored), outcome
+        parts, encoding = (
+            self.broker.services.produce,
+            Encoding(encode_produced, encode_produce_response),
+        )
+        flight = InFlightProduce(
+            parts, REQUEST, REQUEST.version, ACKS_ALL, timeout_ms=0, encoding=encoding
+        )
+        outcome = produce_batch(flight, "orders", 0, batch)
+        assert isinstance(outcome, StoredBatch), outcome
         return outcome.produced.base_offset
 
     async def keep_house(self) -> None:

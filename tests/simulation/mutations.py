@@ -17,7 +17,7 @@ from echoless.broker.controller import campaign
 from echoless.broker.partitions.core.gap_patience import GapPatience
 from echoless.broker.partitions.core.in_sync_replicas import InSyncReplicas
 from echoless.broker.partitions.partition import Partition
-from echoless.broker.records import produce
+from echoless.broker.records import append
 from echoless.broker.replication import follower, leader
 from echoless.broker.replication.isr_changes import IsrChanges
 from echoless.broker.state_topics import loader
@@ -159,7 +159,7 @@ def _no_broker_epoch_check() -> Patches:
 
 def _old_repeats_at_once() -> Patches:
     """46 is answered before what it repeats is committed."""
-    return [patch.object(produce, "_end_of_window", lambda *_: 0)]
+    return [patch.object(append, "_end_of_window", lambda *_: 0)]
 
 
 def _deleted_epochs_compare() -> Patches:

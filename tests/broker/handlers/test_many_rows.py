@@ -26,7 +26,7 @@ from echoless.broker.metadata.topic import NewTopic
 from echoless.broker.network.loop_turn import LOOP_TURN, TURN_S
 from echoless.broker.network.request import Peer, Request
 from echoless.broker.network.turns import ROWS_PER_TURN, ManyRows
-from echoless.broker.records.produce import ACKS_LEADER
+from echoless.broker.records.in_flight import ACKS_LEADER
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.fetch import PartitionFetched, TopicFetched, encode_fetch_response
 from echoless.protocol.fetch_request import (

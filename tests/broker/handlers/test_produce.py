@@ -121,16 +121,16 @@ def sizes_and_batches() -> list[bytes]:
 @pytest.fixture
 def held_thread(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Opening in the thread waits for this event."""
-    from echoless.broker.records import produce
+    from echoless.broker.records import pending
 
     may_go_on = threading.Event()
-    check = produce.check_all
+    check = pending.check_all
 
     def wait_and_check(*arguments: Any, **options: Any) -> None:
         assert may_go_on.wait(30)
         check(*arguments, **options)
 
-    monkeypatch.setattr(produce, "check_all", wait_and_check)
+    monkeypatch.setattr(pending, "check_all", wait_and_check)
     return may_go_on
 
 

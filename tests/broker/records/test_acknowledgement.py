@@ -10,9 +10,10 @@ import pytest
 
 from echoless.broker.partitions.produce_rules import ProduceRules
 from echoless.broker.partitions.waiters import Waiters
-from echoless.broker.records.acknowledgement import Acknowledgement
+from echoless.broker.records.acknowledgement import AwaitedAcknowledgement
+from echoless.broker.records.append import StoredBatch
 from echoless.broker.records.deadlines import Deadlines
-from echoless.broker.records.produce import ACKS_ALL, Stored
+from echoless.broker.records.in_flight import ACKS_ALL
 from echoless.protocol.batch_validation import ANY_TIMESTAMP
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.produce import PartitionProduced, TopicProduced
@@ -30,9 +31,9 @@ class Waited:
 
 def waits(partition: Waited, timeout_s: float):
     produced = PartitionProduced(0, ErrorCode.NONE, 5)
-    stored = Stored(partition, produced, 6, 0)
+    stored = StoredBatch(partition, produced, 6, 0)
     topics = [TopicProduced("t", [produced])]
-    return Acknowledgement(ACKS_ALL, topics, [stored], timeout_s, Deadlines())
+    return AwaitedAcknowledgement(ACKS_ALL, topics, [stored], timeout_s, Deadlines())
 
 
 async def test_a_client_that_disconnects_leaves_nothing(caplog: pytest.LogCaptureFixture):
@@ -59,7 +60,7 @@ async def test_a_timeout_leaves_nothing():
     assert len(partition.waiters.commit) == 0
 
 
-class Referred(Acknowledgement):
+class Referred(AwaitedAcknowledgement):
     """An acknowledgement that a test can see being freed."""
 
     __slots__ = ("__weakref__",)
@@ -68,7 +69,7 @@ class Referred(Acknowledgement):
 async def test_an_acknowledgement_is_freed_with_its_answer():
     """One for every request: the garbage collector would have to look for them."""
     partition, produced = Waited(), PartitionProduced(0, ErrorCode.NONE, 5)
-    topics, stored = [TopicProduced("t", [produced])], Stored(partition, produced, 6, 0)
+    topics, stored = [TopicProduced("t", [produced])], StoredBatch(partition, produced, 6, 0)
     gc.disable()
     try:
         waiting = Referred(ACKS_ALL, topics, [stored], 60, Deadlines())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from echoless.broker.config.loading import LogFlush
 from echoless.broker.metadata.node_data import LeaderAndIsr
-from echoless.broker.records.produce import _other_leader
+from echoless.broker.records.append import _other_leader
 from tests.broker.partitions.test_partition import Led
 
 
