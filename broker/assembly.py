@@ -32,8 +32,9 @@ from echoless.broker.groups.service import GroupService
 from echoless.broker.handlers.dispatch import KafkaDispatcher
 from echoless.broker.metrics import Metrics
 from echoless.broker.native.dispatch import NativeDispatcher
-from echoless.broker.network.connection import Connection, Dispatch
+from echoless.broker.network.connection import Connection
 from echoless.broker.network.listeners import Listener
+from echoless.broker.network.reading import Dispatch
 from echoless.broker.network.server import Server
 from echoless.broker.network.turns import in_thread
 from echoless.broker.quotas.connection_rates import ConnectionRates

@@ -20,7 +20,7 @@ from echoless.broker.handlers.loaded import LOADED, load_for
 from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.request_topics import answered_at_once, topics_of
 from echoless.broker.handlers.served import Served
-from echoless.broker.network.connection import Dispatched
+from echoless.broker.network.reading import Dispatched
 from echoless.broker.network.request import Outcome, Peer, Request
 from echoless.broker.records.in_flight import ACKS_NONE
 from echoless.protocol.acl import AclOperation

@@ -14,7 +14,8 @@ from echoless.broker.faults.served import BETWEEN_BROKERS
 from echoless.broker.native.exchange import HANDLERS, KAFKA_NAMES, Exchange, read_head
 from echoless.broker.native.failure import failure
 from echoless.broker.native.framed import framed
-from echoless.broker.network.connection import Buffers, Dispatched
+from echoless.broker.network.answers import Buffers
+from echoless.broker.network.reading import Dispatched
 from echoless.broker.network.request import CloseConnectionError, Peer
 from echoless.broker.records.in_flight import ACKS_NONE
 from echoless.protocol.acl import AclOperation

@@ -18,8 +18,10 @@ from echoless.broker.faults.requests import Dispatch, ReadRequest, Requests, fin
 from echoless.broker.faults.rule import ActiveRule
 from echoless.broker.faults.served import NEED_NO_RIGHT
 from echoless.broker.faults.unexpected import report_unexpected
-from echoless.broker.network.connection import Buffers, Connection, Dispatched
+from echoless.broker.network.answers import Buffers
+from echoless.broker.network.connection import Connection
 from echoless.broker.network.order import LanePlace
+from echoless.broker.network.reading import Dispatched
 from echoless.broker.network.request import Peer
 from echoless.broker.network.server import Server
 from echoless.broker.network.turns import in_thread, work_in_turns

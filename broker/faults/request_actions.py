@@ -17,8 +17,9 @@ from echoless.broker.faults.match import Part
 from echoless.broker.faults.requests import Dispatch, ReadRequest, Requests, finished
 from echoless.broker.faults.rule import ActiveRule
 from echoless.broker.faults.unexpected import report_unexpected
-from echoless.broker.network.connection import Buffers, Dispatched
+from echoless.broker.network.answers import Buffers
 from echoless.broker.network.pieces import Pieces
+from echoless.broker.network.reading import Dispatched
 from echoless.broker.network.request import CloseConnectionError
 from echoless.protocol.errors import KafkaError
 

@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from echoless.broker.faults.match import Part, RequestFacts
-from echoless.broker.network.connection import Buffers, Dispatch, Dispatched
+from echoless.broker.network.answers import Buffers
+from echoless.broker.network.reading import Dispatch, Dispatched
 from echoless.broker.network.request import Peer
 from echoless.protocol.acl import AclOperation
 from echoless.protocol.errors import KafkaError

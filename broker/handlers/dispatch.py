@@ -22,9 +22,10 @@ from echoless.broker.handlers.loaded import LOADED, load_for
 from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.served import Served
 from echoless.broker.handlers.throttle_time import with_throttle_time
-from echoless.broker.network.connection import Buffers, Dispatched
+from echoless.broker.network.answers import Buffers
 from echoless.broker.network.order import LanePlace
 from echoless.broker.network.promise import Promise
+from echoless.broker.network.reading import Dispatched
 from echoless.broker.network.request import (
     Answer,
     CloseConnectionError,

@@ -15,7 +15,8 @@ from typing import Final
 from echoless.broker.authentication.session import LoginSession, LoginStage
 from echoless.broker.handlers import api_versions, sasl_authenticate, sasl_handshake
 from echoless.broker.handlers.dispatch import KafkaDispatcher
-from echoless.broker.network.connection import Buffers, Dispatched
+from echoless.broker.network.answers import Buffers
+from echoless.broker.network.reading import Dispatched
 from echoless.broker.network.request import CloseConnectionError, OfNoApi, Peer
 from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
 from echoless.protocol.framing import Frame, frame_length

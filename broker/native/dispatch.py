@@ -11,8 +11,9 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from echoless.broker.network.connection import Buffers, Dispatched
+from echoless.broker.network.answers import Buffers
 from echoless.broker.network.order import LanePlace
+from echoless.broker.network.reading import Dispatched
 from echoless.broker.network.request import Peer
 from echoless.broker.network.turns import in_thread
 from echoless.protocol.framing import Frame

@@ -35,8 +35,9 @@ from echoless.broker.native.metered import NOT_COUNTED, metered
 from echoless.broker.native.permits import check_permitted
 from echoless.broker.native.replica_fetch import ReplicaFetches
 from echoless.broker.native.sasl import RefusedLoginError, check_login
-from echoless.broker.network.connection import Buffers, Dispatched
+from echoless.broker.network.answers import Buffers
 from echoless.broker.network.promise import Promise
+from echoless.broker.network.reading import Dispatched
 from echoless.broker.network.request import NeedsFrameUntil, Peer, needing_as_much
 from echoless.broker.network.turns import in_thread
 from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from echoless.broker.native.acknowledged import Acknowledged, encode_acknowledged
 from echoless.broker.native.failure import SUCCESS, failure
-from echoless.broker.network.connection import Buffers
+from echoless.broker.network.answers import Buffers
 from echoless.broker.network.request import NoResponse
 from echoless.protocol.errors import KafkaError
 from echoless.protocol.framing import frame_length

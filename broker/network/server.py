@@ -23,9 +23,10 @@ from echoless.broker.essential_task import reported_task
 from echoless.broker.limited_log import LimitedLog
 from echoless.broker.metrics import Metrics
 from echoless.broker.network.client_host import client_host
-from echoless.broker.network.connection import Connection, Dispatch, Entrance
+from echoless.broker.network.connection import Connection, Entrance
 from echoless.broker.network.memory_budget import MemoryBudget
 from echoless.broker.network.open_connections import OpenConnections, PortConnections
+from echoless.broker.network.reading import Dispatch
 from echoless.broker.network.request import ANONYMOUS
 from echoless.broker.network.unsent_answers import UnsentAnswers
 

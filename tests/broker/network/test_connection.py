@@ -18,13 +18,11 @@ import pytest
 
 from echoless.broker.doubt import StateInDoubtError
 from echoless.broker.metrics import Metrics
-from echoless.broker.network.connection import (
-    ANSWERS_WRITTEN_TOGETHER_BYTES,
-    INFLIGHT_REQUESTS_MAX,
-    Connection,
-)
+from echoless.broker.network.answers import ANSWERS_WRITTEN_TOGETHER_BYTES
+from echoless.broker.network.connection import Connection
 from echoless.broker.network.loop_turn import CROWDED_S, TURN_S, LoopTurn
 from echoless.broker.network.memory_budget import MemoryBudget
+from echoless.broker.network.reading import INFLIGHT_REQUESTS_MAX
 from echoless.broker.network.request import CloseConnectionError, NeedsNoFrame
 from echoless.broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
 from echoless.protocol.errors import DecodeError
