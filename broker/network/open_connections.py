@@ -12,10 +12,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import Final, Protocol, cast
 
-if TYPE_CHECKING:
-    from echoless.broker.network.connection import Connection
+from echoless.broker.network.connection import Connection
 
 IDLE_S: Final = 1.0
 """A connection gives way once it has been silent for this long."""
@@ -53,8 +52,6 @@ class OpenConnections:
 
     def connections(self) -> Iterator[Connection]:
         """The connections as they are now, without TLS handshakes; by address, the oldest of each first."""
-        from echoless.broker.network.connection import Connection
-
         for opened in list(self._by_host.values()):
             yield from (one for one in list(opened) if isinstance(one, Connection))
 

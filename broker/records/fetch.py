@@ -35,10 +35,6 @@ copying that much into memory holds the event loop for up to 100 ms."""
 MIN_BYTES_MAX: Final = BYTES_MAX // 2
 """Enough for an answer, even if the client wants to wait for more: batches are returned whole, so an
 answer may end well below `BYTES_MAX`."""
-_NONE: Final = ErrorCode.NONE
-"""Read once, because reading an enum's member takes longer than a name."""
-_new: Final = tuple.__new__
-"""Makes a named tuple of its fields: a call of its class takes three times as long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -102,13 +98,13 @@ class _Pass:
             fetched: list[PartitionFetched] = []
             for wanted in wanted_partitions:
                 fetched.append(self._read(topic, wanted))  # noqa: PERF401 - a call less
-            self.topics.append(_new(TopicFetched, (topic, fetched)))
+            self.topics.append(TopicFetched(topic, fetched))
 
     def steps(self) -> Iterator[None]:
         """Reads one partition per step; a topic without partitions is a step, too."""
         for topic, wanted_partitions in self._wanted.topics:
             fetched: list[PartitionFetched] = []
-            self.topics.append(_new(TopicFetched, (topic, fetched)))
+            self.topics.append(TopicFetched(topic, fetched))
             for wanted in wanted_partitions:
                 fetched.append(self._read(topic, wanted))
                 yield
@@ -142,8 +138,9 @@ class _Pass:
         if self._wait is not None:
             partition.waiters.data.add(self._wait.arrived)
         high_watermark, start_offset = partition.high_watermark, partition.log.log_start_offset
-        fields = (index, _NONE, high_watermark, stable, start_offset, records, diverging)
-        return _new(PartitionFetched, fields)
+        return PartitionFetched(
+            index, ErrorCode.NONE, high_watermark, stable, start_offset, records, diverging
+        )
 
     def _records(self, log: Log, offset: int, end: int, bytes_max: int) -> bytes:
         """Whole batches below `end`, within the limits; the first of the answer may exceed them."""

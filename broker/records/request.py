@@ -26,11 +26,12 @@ from echoless.broker.records.append import StoredBatch, unless_deposed
 from echoless.broker.records.in_flight import ACKS_NONE, BatchesByTopic, InFlightProduce, TopicKey
 from echoless.broker.records.pending import Pending
 from echoless.broker.records.produce import is_transactional, produce_batch
-from echoless.broker.records.refused_rows import TRANSACTIONS_REFUSED, refused_rows
+from echoless.broker.records.refused_rows import TRANSACTIONS_REFUSED, RefusedRows, refused_rows
 from echoless.protocol.produce import PartitionProduced, TopicProduced
 from echoless.protocol.record_batch import Buffer
 
-_Rows = list[tuple[TopicKey, list[PartitionProduced | StoredBatch | Pending]]]
+_RowOutcome = PartitionProduced | StoredBatch | Pending
+_Rows = list[tuple[TopicKey, list[_RowOutcome]]]
 """The outcome for each partition, by topic."""
 _Append = Callable[[], Coroutine[Any, Any, _Rows]]
 
@@ -44,9 +45,8 @@ def produce(flight: InFlightProduce, topics: BatchesByTopic, transactional_id: s
             return produce_one(flight, topic, index, records)
     if flight.request.peer.order.appends.places or _has_many_rows(topics):
         return _append_first(flight, partial(_append_all, flight, topics, transactional_id))
-    rows: _Rows = []
-    for _ in _append_by_steps(flight, topics, transactional_id, rows):
-        pass
+    refused = refused_rows(topics, transactional_id)
+    rows = [(topic, _append_rows(flight, topic, rows, refused)) for topic, rows in topics]
     return _answer(flight, rows)
 
 
@@ -86,23 +86,35 @@ def _has_many_rows(topics: Sequence[tuple[TopicKey, Sequence[object]]]) -> bool:
 # --- appending ---
 
 
-def _append_by_steps(
+def _append_rows(
     flight: InFlightProduce,
-    topics: BatchesByTopic,
-    transactional_id: str | None,
-    rows: _Rows,
+    topic: TopicKey,
+    partitions: Sequence[tuple[int, Buffer | None]],
+    refused: RefusedRows | None,
+) -> list[_RowOutcome]:
+    """Returns the outcome of each partition of a topic; a row that repeats a refused one has none."""
+    if refused is None:
+        return [produce_batch(flight, topic, index, records) for index, records in partitions]
+    outcomes: list[_RowOutcome] = []
+    for index, records in partitions:
+        refusal = refused.take(topic, index)
+        if refusal is None:
+            outcomes.append(produce_batch(flight, topic, index, records))
+        else:
+            outcomes += refusal
+    return outcomes
+
+
+def _append_by_steps(
+    flight: InFlightProduce, topics: BatchesByTopic, transactional_id: str | None, rows: _Rows
 ) -> Iterator[None]:
     """Adds the outcome of one partition per step to `rows`; a topic without partitions takes one too."""
     refused = refused_rows(topics, transactional_id)
     for topic, partitions in topics:
-        outcomes: list[PartitionProduced | StoredBatch | Pending] = []
+        outcomes: list[_RowOutcome] = []
         rows.append((topic, outcomes))
-        for index, records in partitions:
-            refusal = None if refused is None else refused.take(topic, index)
-            if refusal is None:
-                outcomes.append(produce_batch(flight, topic, index, records))
-            else:
-                outcomes += refusal
+        for one in partitions:
+            outcomes += _append_rows(flight, topic, (one,), refused)
             yield
         if not partitions:
             yield
