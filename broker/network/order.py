@@ -18,6 +18,8 @@ joining anew it would be refused, and by a look at the offsets it would not be s
 Requests whose turn has come run together, in one step of the loop, as far as each ends its ordered part at once. If
 each waited for a step of its own, a client that always has some in flight would keep the lane for ever.
 
+Invariant: no request of a connection does its ordered part before those that entered its lane earlier have left.
+
 A request does its ordered part in a task of its own, which the connection cancels when it is lost. What the handler
 asks for is thus awaited in the step in which it is asked, and no answer is left between two tasks. What ends early,
 cancelled or failed, leaves the lane like any other. The order of answers is the connection's (`answers.py`).
