@@ -9,6 +9,7 @@ of kio.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from operator import attrgetter
@@ -26,8 +27,6 @@ def typed(cls: type[T], entity: Any) -> T:
 @functools.cache
 def _reader(cls: Any, entity: Any) -> Callable[[Any], Any]:
     """Raises `TypeError` if the version lacks a field without a default: a handler's mistake."""
-    import dataclasses  # noqa: PLC0415 - kio has loaded it by now; a start has not
-
     known = {field.name for field in dataclasses.fields(entity)}
     names = [name for name in cls._fields if name in known]
     lacking = [one for one in cls._fields if one not in known and one not in cls._field_defaults]

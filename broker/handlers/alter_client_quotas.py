@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.quota_entity import entity_of, invalid
 from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.served import Served
 from echoless.broker.metadata.node_data import NodeDataError
 from echoless.broker.network.request import Answer, Request
 from echoless.broker.network.turns import awaited_in_turns
+from echoless.broker.quotas.quota import WHOLE_NUMBERS
+from echoless.broker.quotas.quota_nodes import alter_quotas, keys_of
 from echoless.broker.tree.node_tree import CoordinationError
 from echoless.protocol.acl import AclOperation
 from echoless.protocol.errors import ErrorCode, KafkaError
@@ -46,9 +49,6 @@ async def handle(request: Request, services: Services) -> Answer:
 
 
 async def _row(services: Services, entry: Any, *, is_beyond: bool, is_made: bool) -> dict[str, Any]:
-    from echoless.broker.handlers.quota_entity import entity_of, invalid
-    from echoless.broker.quotas.quota_nodes import alter_quotas
-
     code, message = ErrorCode.NONE, None
     try:
         if is_beyond:
@@ -76,9 +76,6 @@ async def _apply(services: Services) -> None:
 
 def _values(entity: Entity, ops: Iterable[Any]) -> Mapping[str, str | None]:
     """The text to store for each quota, None to remove it. Raises `KafkaError` INVALID_REQUEST."""
-    from echoless.broker.handlers.quota_entity import invalid
-    from echoless.broker.quotas.quota_nodes import keys_of
-
     known = keys_of(entity)
     values: dict[str, str | None] = {}
     for op in ops:
@@ -91,9 +88,6 @@ def _values(entity: Entity, ops: Iterable[Any]) -> Mapping[str, str | None]:
 
 
 def _text(key: str, value: float) -> str:
-    from echoless.broker.handlers.quota_entity import invalid
-    from echoless.broker.quotas.quota import WHOLE_NUMBERS
-
     if not (math.isfinite(value) and value > 0):
         raise invalid(f"Quota {key} must be greater than 0")
     if key not in WHOLE_NUMBERS:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from echoless.broker.controller.reassignment import origin_of, reassign, still_as_decided
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
 from echoless.broker.handlers.merged_responses import Rows
@@ -77,8 +78,6 @@ async def _reassign(
 async def _try_to_reassign(
     services: Services, name: str, partition: int, replicas: tuple[int, ...] | None
 ) -> None:
-    from echoless.broker.controller.reassignment import origin_of, reassign, still_as_decided
-
     topic = services.registry.topics.get(name)
     if topic is None or partition not in topic.assignment:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name}-{partition} does not exist")
@@ -100,8 +99,6 @@ def _check_target(
     services: Services, topic: Topic, partition: int, replicas: tuple[int, ...]
 ) -> None:
     """Raises `KafkaError` INVALID_REPLICA_ASSIGNMENT."""
-    from echoless.broker.controller.reassignment import origin_of
-
     shown = f"the replicas {list(replicas)} of {topic.name}-{partition}"
     if not replicas:
         raise _invalid(f"{shown} are none")

@@ -9,16 +9,19 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from echoless.broker.authentication.user_nodes import alter_user
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
 from echoless.broker.handlers.describe_user_scram_credentials import SCRAM_IDS
 from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.served import Served
+from echoless.broker.metadata.config_nodes import is_storable
 from echoless.broker.network.request import Answer, Request
 from echoless.broker.network.turns import awaited_in_turns, work_in_turns
 from echoless.broker.tree.node_tree import CoordinationError
 from echoless.protocol.acl import AclOperation
 from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, credential_of
 
 if TYPE_CHECKING:
     from echoless.broker.services import Services
@@ -80,9 +83,6 @@ def refuse(refusal: Refusal, _services: Services) -> Answer:
 
 def _check(user: str, changes: _Changes, *, is_beyond: bool) -> None:
     """Raises `KafkaError` for the first of a user's changes that cannot be made."""
-    from echoless.broker.metadata.config_nodes import is_storable
-    from echoless.protocol.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN
-
     if is_beyond:
         message = f"at most {USERS_MAX} users are changed by one request"
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
@@ -106,9 +106,6 @@ def _check(user: str, changes: _Changes, *, is_beyond: bool) -> None:
 
 
 async def _alter(services: Services, user: str, changes: _Changes) -> None:
-    from echoless.broker.authentication.user_nodes import alter_user
-    from echoless.protocol.sasl.scram import credential_of
-
     credentials = {}
     for one in changes.upsertions:
         mechanism = SCRAM_IDS[one.mechanism]

@@ -11,6 +11,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from echoless.broker.groups.cluster_topics import check_pattern
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
 from echoless.broker.handlers.commit_turn import after_commits
@@ -67,8 +68,6 @@ def handle(request: Request, services: Services) -> Outcome:
 
 
 async def _with_regex(wanted: ConsumerHeartbeat, pattern: str, services: Services) -> Answer:
-    from echoless.broker.groups.cluster_topics import check_pattern
-
     try:
         await in_thread(lambda: check_pattern(pattern))
     except KafkaError as error:

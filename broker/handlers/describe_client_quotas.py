@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.quota_entity import FIELDS, invalid, parts_of, rows_of
 from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.served import Served
+from echoless.broker.metadata.config_nodes import DEFAULT_NAME, sanitized
 from echoless.broker.network.request import Answer, Request
 from echoless.broker.network.turns import in_turns
+from echoless.broker.quotas.quota_nodes import read_quotas
 from echoless.broker.tree.node_tree import CoordinationError
 from echoless.protocol.acl import AclOperation
 from echoless.protocol.errors import ErrorCode, KafkaError
@@ -32,8 +35,6 @@ _ADDRESS: Final = "ip"
 
 async def handle(request: Request, services: Services) -> Answer:
     """The quotas of each entity that all components match; `strict`: and that has no other parts."""
-    from echoless.broker.quotas.quota_nodes import read_quotas
-
     body = request.body
     try:
         wanted = _names_wanted(body.components)
@@ -49,8 +50,6 @@ async def handle(request: Request, services: Services) -> Answer:
 
 def _names_wanted(components: Iterable[Any]) -> dict[str, Callable[[str], bool]]:
     """Whether a name is wanted, by the type of entity. Raises `KafkaError`."""
-    from echoless.broker.handlers.quota_entity import FIELDS, invalid
-
     wanted: dict[str, Callable[[str], bool]] = {}
     for one in components:
         kind = one.entity_type
@@ -69,9 +68,6 @@ def _names_wanted(components: Iterable[Any]) -> dict[str, Callable[[str], bool]]
 
 
 def _matcher(component: Any) -> Callable[[str], bool]:
-    from echoless.broker.handlers.quota_entity import invalid
-    from echoless.broker.metadata.config_nodes import DEFAULT_NAME, sanitized
-
     if component.match_type == _ANY:
         return lambda _name: True
     if component.match_type == _DEFAULT:
@@ -88,8 +84,6 @@ def _rows(
     *,
     is_strict: bool,
 ) -> Iterator[dict[str, Any]]:
-    from echoless.broker.handlers.quota_entity import parts_of, rows_of
-
     for entity, values in quotas.items():
         parts = dict(parts_of(entity))
         has_others = is_strict and len(parts) != len(wanted)

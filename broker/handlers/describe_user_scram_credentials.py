@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from echoless.broker.authentication.user_nodes import credentials_in, read_users
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
 from echoless.broker.handlers.refusals import Refusal
@@ -36,8 +37,6 @@ Users = Mapping[str, Mapping[str, str]]
 
 async def handle(request: Request, services: Services) -> Answer:
     """All users that have a credential, sorted, or a row for each that is named."""
-    from echoless.broker.authentication.user_nodes import read_users
-
     try:
         users = await read_users(services.tree)
     except CoordinationError as error:
@@ -68,8 +67,6 @@ def _answer(code: ErrorCode, message: str | None, results: list[dict[str, Any]])
 
 
 def _row(name: str, config: Mapping[str, str]) -> dict[str, Any]:
-    from echoless.broker.authentication.user_nodes import credentials_in
-
     credentials = credentials_in(config)
     infos = [
         {"mechanism": number, "iterations": credentials[mechanism].iterations}

@@ -18,6 +18,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from echoless.broker.controller.election_requests import ask
+from echoless.broker.controller.elections import ElectionType
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
 from echoless.broker.handlers.merged_responses import Rows
@@ -33,7 +35,6 @@ from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.typed_requests import typed
 
 if TYPE_CHECKING:
-    from echoless.broker.controller.elections import ElectionType
     from echoless.broker.services import Services
 
 API = declared(__name__)
@@ -57,8 +58,6 @@ class ElectLeadersRequest(NamedTuple):
 
 async def handle(request: Request, services: Services) -> Answer:
     """One row per topic and partition, in the order of the request."""
-    from echoless.broker.controller.elections import ElectionType
-
     body = typed(ElectLeadersRequest, request.body)
     wanted = _wanted(services, body.topic_partitions)
     try:
@@ -103,8 +102,6 @@ def _obstacle(
     services: Services, key: _PartitionKey, election_type: ElectionType
 ) -> KafkaError | None:
     """Why no election can be held; None if one can."""
-    from echoless.broker.controller.elections import ElectionType
-
     name, partition = key
     topic = services.registry.topics.get(name)
     if topic is None or partition not in topic.assignment:
@@ -145,8 +142,6 @@ def _obstacle_to_unclean(
 
 async def _hold(services: Services, elections: _Elections, timeout_s: float) -> _Outcomes:
     """Asks the controller, and waits until every partition has its intended leader."""
-    from echoless.broker.controller.election_requests import ask
-
     held = _Held(services, elections)
     cancel = services.registry.listen(held.look)
     try:

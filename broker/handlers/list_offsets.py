@@ -27,6 +27,7 @@ from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
 from echoless.protocol.fetch import READ_COMMITTED
 from echoless.protocol.record_batch import read_header
 from echoless.protocol.record_check import is_quickly_opened
+from echoless.protocol.records import first_record_since
 from echoless.protocol.typed_requests import typed
 from echoless.storage.file_system import StorageError
 from echoless.storage.time_lookup import Found, LookUp
@@ -218,8 +219,6 @@ async def _opened(services: Services, host: str, partition: Partition, look_up: 
 
     Raises `KafkaError` CORRUPT_MESSAGE for a stored batch that cannot be opened.
     """
-    from echoless.protocol.records import first_record_since
-
     try:
         wanted = next(look_up)
         while True:

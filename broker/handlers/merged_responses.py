@@ -9,6 +9,7 @@ import functools
 import importlib
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from echoless.broker.handlers.request_topics import topic_key
@@ -26,8 +27,6 @@ class Rows(NamedTuple):
 
 def merge(api: Api, fields: Rows, version: int, answered: bytes, refused: bytes) -> bytes:
     """The answer with the rows of the refusal, in place of its own or in addition to them."""
-    from dataclasses import replace
-
     read, write = _codec(api.name, version)
     answer, refusal = read(answered), read(refused)
     rows = {topic_key(row): row for row in getattr(answer, fields.topics)}
@@ -40,8 +39,6 @@ def merge(api: Api, fields: Rows, version: int, answered: bytes, refused: bytes)
 def _merge_topic(field: str | None, answered: Any, refused: Any) -> Any:
     if field is None:
         return refused
-    from dataclasses import replace
-
     rows = {_row_index(row): row for row in getattr(answered, field)}
     rows |= {_row_index(row): row for row in getattr(refused, field)}
     return replace(answered, **{field: tuple(rows.values())})

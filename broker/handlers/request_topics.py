@@ -7,6 +7,7 @@ in each API.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from echoless.broker.network.denial import IsRefused
@@ -115,6 +116,4 @@ def _without(topic: Any, is_refused: IsRefused) -> Any:
 def _replaced(entity: Any, **changes: Any) -> Any:
     if isinstance(entity, tuple):  # read by hand
         return entity._replace(**changes)  # type: ignore[attr-defined]
-    from dataclasses import replace
-
     return replace(entity, **changes)
