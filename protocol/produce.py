@@ -89,7 +89,7 @@ def encode_produce_response(version: int, topics: Sequence[TopicProduced]) -> by
 
 
 def encode_produced(version: int, topic: str | uuid.UUID, produced: PartitionProduced) -> bytes:
-    """The same for one partition, which nearly always stands alone and has no error."""
+    """The same for a request of one partition."""
     if version < _FLEXIBLE_FROM or produced.error_code:
         return encode_produce_response(version, [TopicProduced(topic, [produced])])
     index, _, base_offset, append_time, start = produced[:5]

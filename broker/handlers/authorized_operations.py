@@ -42,7 +42,7 @@ def group_operations(rights: Rights | None, name: str, *, asked: bool) -> int:
 
 
 def cluster_operations(rights: Rights | None, *, asked: bool) -> int:
-    """The operations that the client may do with the cluster; none are told to one that may not describe it."""
+    """The operations that the client may do with the cluster; none for one that may not describe it."""
     if not asked:
         return NOT_ASKED
     if rights is None:

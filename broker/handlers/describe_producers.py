@@ -44,7 +44,7 @@ REPEATED_PRODUCERS_MAX: Final = 10_000
 
 
 PRODUCERS_AT_ONCE: Final = 500
-"""Producers that are told in one go, in about a millisecond; more are encoded in a thread."""
+"""Producers listed in one step, in about a millisecond; more are encoded in a thread."""
 
 
 def handle(request: Request, services: Services) -> Outcome:
@@ -123,8 +123,8 @@ def _row(services: Services, topic: str, index: int, *, is_frozen: bool) -> Part
         producers = find_replica(services, topic, index).log.producers
     except KafkaError as error:
         return PartitionDescribed(index, error.code, error.message or None)
-    told = producers.freeze() if is_frozen else producers
-    return PartitionDescribed(index, producers=told.items(), producer_count=len(told))
+    listed = producers.freeze() if is_frozen else producers
+    return PartitionDescribed(index, producers=listed.items(), producer_count=len(listed))
 
 
 def refuse(refusal: Refusal, _services: Services) -> Answer:

@@ -62,7 +62,7 @@ def _fetched_nothing(request: Request, quotas: Quotas, pause_ms: int) -> Answer:
 
 
 def _within(rate: Rate, body: Any) -> Any:
-    """The fetch, for no more than ten seconds' worth; the first batch comes whole all the same."""
+    """The fetch, for no more than ten seconds' worth; the first batch is whole even then."""
     most = rate.most_at_once
     return body._replace(bytes_max=min(body.bytes_max, most), min_bytes=min(body.min_bytes, most))
 

@@ -56,5 +56,5 @@ def _end(log_append_time: int, log_start_offset: int, is_duplicate: bool) -> dic
 
 @lru_cache(maxsize=1000)
 def _packed_end(log_append_time: int, log_start_offset: int, is_duplicate: bool) -> bytes:
-    """Packs the fields after the base offset: nearly always the same, as records have times of their own."""
+    """Packs the fields after the base offset, which most answers share: with create time the append time is -1."""
     return encode_message(_end(log_append_time, log_start_offset, is_duplicate))[1:]

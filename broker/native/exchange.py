@@ -116,7 +116,7 @@ class Exchange:
             return error.session.end_with(framed_soon(head, error), str(error))
         except KafkaError as error:
             return framed(head, failure(error))
-        if type(outcome) is Acknowledged:  # as nearly always
+        if type(outcome) is Acknowledged:  # most messages
             return (encode_acknowledged(head["correlation_id"], outcome),)
         if isinstance(outcome, Promise):
             return outcome.then(partial(framed, head))

@@ -38,7 +38,7 @@ def metered(
     services: Services,
     handle: Callable[[Any, Peer, Services], Answer | Awaitable[Answer]],
 ) -> Answer | Awaitable[Answer]:
-    """Has the message handled, and counts it, whatever becomes of it; a `KafkaError` becomes the answer."""
+    """Handles the message and counts it, also if it fails; a `KafkaError` becomes the answer."""
     quotas = services.quotas
     meters = quotas.meters(peer, peer.client_id)
     if isinstance(message, Fetch) and meters.fetched is not None:

@@ -50,7 +50,7 @@ def fetch_as_replica(  # noqa: PLR0917 - the fields of a message, in its order
     batches, diverging = b"", None
     if (
         last_epoch != epochs.latest_epoch or offset > end_offset
-    ):  # else they agree, as nearly always
+    ):  # else the logs agree, the usual case
         diverging = find_divergence(epochs, end_offset, offset, last_epoch)
     if diverging is None:
         if offset != end_offset:
