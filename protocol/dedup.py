@@ -142,6 +142,8 @@ class Reject(NamedTuple):
 
 Decision = Append | Duplicate | Reject
 APPEND: Final = Append()
+_new: Final = tuple.__new__
+"""Makes a named tuple in half the time of calling its class: 1 % of a produce."""
 
 
 def decide(  # noqa: C901 - flat, because each call costs every batch
@@ -291,6 +293,7 @@ def commit(
     is_changed = attributes & _CHANGED_BITS or header.record_count != offset_delta + 1
     crc = None if is_changed else header.crc
     last_offset = base_offset + offset_delta
-    newest = BatchMetadata(last_sequence, last_offset, offset_delta, header.max_timestamp, crc)
+    fields = (last_sequence, last_offset, offset_delta, header.max_timestamp, crc)
+    newest = _new(BatchMetadata, fields)
     batches = (*kept[1 - window :], newest) if window > 1 else (newest,)
     return ProducerEntry(epoch, run_start, now_ms, batches)

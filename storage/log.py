@@ -78,6 +78,8 @@ _COPIED_MAX: Final = 4096
 """Batches of fewer bytes are copied for the write, which is faster than a view of them."""
 _new: Final = tuple.__new__
 """Makes a named tuple in half the time of calling its class: 1 % of a produce."""
+_CLIENT: Final = AppendOrigin.CLIENT
+"""Read once: a member of an enum takes 0.1 to 0.2 us in Python 3.11."""
 
 
 class Log:
@@ -184,7 +186,7 @@ class Log:
         now_ms: int,
         log_append_ms: int | None = None,
         *,
-        origin: LeaderOrigin = AppendOrigin.CLIENT,
+        origin: LeaderOrigin = _CLIENT,
     ) -> Appended | Duplicate | Reject:
         """Decides on one validated batch, and appends it as its leader; `batch` is not kept.
 
@@ -193,7 +195,7 @@ class Log:
         RECORD_LIST_TOO_LARGE for a batch larger than a segment, `StorageError` if the disk fails;
         the log is unchanged then.
         """
-        config, is_client = self.config, origin is AppendOrigin.CLIENT
+        config, is_client = self.config, origin is _CLIENT
         length, timestamp = header.batch_length, header.max_timestamp
         if length + LOG_OVERHEAD > config.segment_bytes:
             raise _too_large(header, config)
