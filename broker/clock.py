@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from echoless.storage.clock_checkpoint import ClockReading
@@ -138,14 +139,10 @@ def _retention_waits() -> str:
 
 
 def _duration(ms: int) -> str:
-    from datetime import timedelta
-
     return str(timedelta(milliseconds=ms))
 
 
 def _time(ms: int) -> str:
-    from datetime import UTC, datetime, timedelta
-
     return (datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=ms)).isoformat(
         sep=" ", timespec="seconds"
     )

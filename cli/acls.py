@@ -11,10 +11,23 @@ from echoless.cli.option_groups import grouped
 from echoless.cli.options import Json
 from echoless.cli.output import counted, print_json, print_table
 from echoless.cli.places import TargetOptions
+from echoless.protocol.acl import (
+    ANY,
+    CLUSTER_NAME,
+    MATCH,
+    AclOperation,
+    Binding,
+    BindingFilter,
+    Entry,
+    Pattern,
+    PatternType,
+    Permission,
+    ResourceType,
+    java_host,
+)
 
 if TYPE_CHECKING:
     from echoless.cli.acl_targets import AclTarget
-    from echoless.protocol.acl import AclOperation, Binding, BindingFilter, Pattern
 
 app = typer.Typer(help="Say who may do what.", no_args_is_help=True)
 
@@ -59,8 +72,6 @@ def add(
     place: TargetOptions,
 ) -> None:
     """Allow a principal something, or deny it."""
-    from echoless.protocol.acl import Binding, Entry, Permission, java_host
-
     pattern = _pattern(resource, prefixed=prefixed)
     if pattern is None or principal is None or not operation:
         raise CommandError(
@@ -88,8 +99,6 @@ def list_acls(
     place: TargetOptions,
 ) -> None:
     """List ACLs: all, or those that are about a resource, prefixes and wildcards included."""
-    from echoless.protocol.acl import MATCH, BindingFilter
-
     pattern = _pattern(resource, prefixed=False)
     wanted = BindingFilter(principal=principal)
     if pattern is not None:
@@ -140,8 +149,6 @@ def _filter(
     *,
     deny: bool,
 ) -> BindingFilter:
-    from echoless.protocol.acl import ANY, BindingFilter, Permission, java_host
-
     wanted = BindingFilter(
         principal=principal,
         host=None if host is None else java_host(host),
@@ -167,8 +174,6 @@ def _target(place: TargetOptions) -> AclTarget:
 
 def _pattern(resource: Resource, *, prefixed: bool) -> Pattern | None:
     """The pattern that the options name; None if they name none."""
-    from echoless.protocol.acl import CLUSTER_NAME, Pattern, PatternType, ResourceType
-
     named = {
         ResourceType.TOPIC: resource.topic,
         ResourceType.GROUP: resource.group,
@@ -183,8 +188,6 @@ def _pattern(resource: Resource, *, prefixed: bool) -> Pattern | None:
 
 
 def _operation(text: str) -> AclOperation:
-    from echoless.protocol.acl import AclOperation
-
     name = text.upper().replace("-", "_")
     if name not in AclOperation.__members__:
         known = ", ".join(map(_word, AclOperation))

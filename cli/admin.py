@@ -8,8 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from echoless.broker.config.loading import ConfigError
+from echoless.broker.config.values import parse_address
 from echoless.cli.errors import CommandError
 from echoless.cli.options import AdminPort
+from echoless.client.command_config import read_command_config
+from echoless.client.connection_errors import AuthenticationError
+from echoless.client.security import Tls
+from echoless.client.security_options import SecurityOptionError, security_of
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -60,8 +66,6 @@ def admin_ports(
 
 def _address(text: str) -> str:
     """`HOST:PORT`, without the scheme. Raises `CommandError`."""
-    from echoless.broker.config.values import parse_address
-
     address = text.removeprefix(_HTTPS)
     try:
         parse_address(address)
@@ -75,7 +79,6 @@ def _token(file: Path | None) -> str | None:
     if file is None:
         return os.environ.get(_TOKEN_VARIABLE) or None
     from echoless.broker.authentication.admin_tokens import read_tokens
-    from echoless.broker.config.loading import ConfigError
 
     try:
         return read_tokens(str(file))[0].secret
@@ -90,10 +93,6 @@ def _tls(addresses: list[str], command_config: str | None) -> SSLContext | None:
         return None
     if not all(encrypted):
         raise CommandError(f"--admin: takes {_HTTPS} for all of them, or for none")
-    from echoless.client.command_config import read_command_config
-    from echoless.client.connection_errors import AuthenticationError
-    from echoless.client.security import Tls
-    from echoless.client.security_options import SecurityOptionError, security_of
     from echoless.client.tls import tls_context
 
     try:

@@ -1,6 +1,6 @@
 """Access to a running cluster, for commands: its metadata, and a connection to each leader.
 
-Imports kio through `echoless.client.connection`; commands import this file when they run.
+The first connection imports kio (`echoless.client.connection`), which takes longer than anything else in a command.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import typer
 
@@ -17,9 +17,12 @@ from echoless.broker.config.values import parse_address
 from echoless.cli.errors import CommandError
 from echoless.cli.options import BrokerOptions
 from echoless.client.command_config import command_security
-from echoless.client.connection import AuthenticationError, BrokerConnection, ConnectionFailedError
+from echoless.client.connection_errors import AuthenticationError, ConnectionFailedError
 from echoless.client.security import NO_SECURITY, Security
 from echoless.client.security_options import SecurityOptionError
+
+if TYPE_CHECKING:
+    from echoless.client.connection import BrokerConnection
 
 _DENIALS: Final = tuple(
     f"{resource}_AUTHORIZATION_FAILED" for resource in ("TOPIC", "GROUP", "CLUSTER")
@@ -60,7 +63,7 @@ class ClusterConnections:
                     f"--bootstrap-server: takes HOST:PORT[,HOST:PORT...], not {text!r}"
                 ) from None
             try:
-                connection = BrokerConnection.open(address.host, address.port, security=security)
+                connection = _connect(address.host, address.port, security)
                 return cls(connection, security)
             except AuthenticationError as error:
                 raise CommandError(str(error)) from error
@@ -118,9 +121,7 @@ class ClusterConnections:
     def _broker(self, broker_id: int) -> BrokerConnection:
         if broker_id not in self._by_id:
             try:
-                self._by_id[broker_id] = BrokerConnection.open(
-                    *self._addresses[broker_id], security=self._security
-                )
+                self._by_id[broker_id] = _connect(*self._addresses[broker_id], self._security)
             except ConnectionFailedError as error:
                 raise CommandError(f"broker {broker_id}: {error}") from error
         return self._by_id[broker_id]
@@ -136,6 +137,12 @@ class ClusterConnections:
     ) -> None:
         for connection in (self._bootstrap, *self._by_id.values()):
             connection.close()
+
+
+def _connect(host: str, port: int, security: Security) -> BrokerConnection:
+    from echoless.client.connection import BrokerConnection
+
+    return BrokerConnection.open(host, port, security=security)
 
 
 def security_of(broker: BrokerOptions) -> Security:

@@ -12,6 +12,9 @@ from typing import Any, Final
 
 import typer
 
+from echoless.cli.admin import admin_ports
+from echoless.cli.cluster import ClusterConnections
+from echoless.cli.group_offsets import listed_groups
 from echoless.cli.options import ADMIN_DEFAULT, BOOTSTRAP_DEFAULT, BrokerOptions
 
 _PATIENCE_S: Final = 2.0
@@ -55,30 +58,22 @@ def _asked(names: Callable[[], list[str]]) -> list[str]:
 
 
 def _topics(broker: BrokerOptions) -> list[str]:
-    from echoless.cli.cluster import ClusterConnections
-
     with ClusterConnections.open(broker) as cluster:
         return [str(topic.name) for topic in cluster.metadata().topics]
 
 
 def _groups(broker: BrokerOptions) -> list[str]:
-    from echoless.cli.cluster import ClusterConnections
-    from echoless.cli.group_offsets import listed_groups
-
     with ClusterConnections.open(broker) as cluster:
         return [str(one["group"]) for one in listed_groups(cluster)]
 
 
 def _users(broker: BrokerOptions) -> list[str]:
-    from echoless.cli.cluster import ClusterConnections
-
     with ClusterConnections.open(broker) as cluster:
         answer = cluster.request("describe_user_scram_credentials", {"users": None})
     return [str(row.user) for row in answer.results]
 
 
 def _rules(ctx: typer.Context) -> list[str]:
-    from echoless.cli.admin import admin_ports
     from echoless.testkit.admin import Admin
 
     given = ctx.params

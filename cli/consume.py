@@ -12,6 +12,8 @@ from typing import Annotated
 import typer
 
 from echoless.cli.completion import topic_names
+from echoless.cli.consumption.record_lines import RecordLines
+from echoless.cli.consumption.starts import read_start
 from echoless.cli.errors import CommandError
 from echoless.cli.option_groups import grouped
 from echoless.cli.options import BrokerOptions
@@ -50,8 +52,6 @@ def consume(
 ) -> None:
     """Print the records of a topic."""
     from echoless.cli.consumption.consumer import Wanted, print_records
-    from echoless.cli.consumption.record_lines import RecordLines
-    from echoless.cli.consumption.starts import read_start
 
     wanted = Wanted(
         topic, read_start(start), group, tuple(partition or ()), follow=follow, count_max=count

@@ -7,7 +7,10 @@ from typing import Annotated
 
 import typer
 
+from echoless.broker.tree.node_tree import CoordinationError
+from echoless.cli.coordinator_config import coordinator_config
 from echoless.cli.errors import CommandError
+from echoless.protocol.errors import KafkaError
 
 app = typer.Typer(no_args_is_help=True, help="Repair the coordinator's data.")
 
@@ -31,9 +34,6 @@ def catch_up(
     coordinator has lost (topics, configurations, in-sync replicas) does not come back.
     """
     from echoless.broker.cluster.catching_up import catch_up_coordinator
-    from echoless.broker.tree.node_tree import CoordinationError
-    from echoless.cli.coordinator_config import coordinator_config
-    from echoless.protocol.errors import KafkaError
 
     config = coordinator_config(data_dir.rstrip("/"), coordinator)
     try:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from echoless.cli.admin import admin_port
+from echoless.cli.decision_table import print_growing_table
 from echoless.cli.option_groups import grouped
 from echoless.cli.options import AdminPort
 from echoless.cli.selection import PartitionFilter, ProducerFilter, TopicFilter
@@ -35,9 +37,6 @@ def decisions(
     ] = False,
 ) -> None:
     """Show each batch with its verdict, the reason and the window against which it was judged."""
-    from echoless.cli.admin import admin_port
-    from echoless.cli.decision_table import print_growing_table
-
     selection: dict[str, Any] = {"producer_id": producer_id, "topic": topic, "partition": partition}
     show = _print_lines if as_json else print_growing_table
     with admin_port(admin) as port:

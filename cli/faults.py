@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import typer
 
+from echoless.cli.admin import admin_port
 from echoless.cli.completion import rule_names
 from echoless.cli.errors import CommandError
 from echoless.cli.option_groups import grouped
@@ -37,8 +38,6 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show the rules, and how often each has acted."""
-    from echoless.cli.admin import admin_port
-
     with admin_port(admin) as port:
         _print(port.get(_PAGE)["rules"], as_json=as_json)
 
@@ -72,8 +71,6 @@ def add(  # noqa: PLR0917 - typer makes options of them
     as_json: Json = False,
 ) -> None:
     """Add a rule, or all rules of a file."""
-    from echoless.cli.admin import admin_port
-
     if (file is None) == (not action):
         raise CommandError("faults add: takes an action, or --file")
     schedule = {
@@ -108,8 +105,6 @@ def remove(
     as_json: Json = False,
 ) -> None:
     """Remove rules; shows them with their last counts."""
-    from echoless.cli.admin import admin_port
-
     with admin_port(admin) as port:
         removed = [port.delete(f"{_PAGE}/{quote(name, safe='')}")["rules"][0] for name in names]
     _print(removed, as_json=as_json)
@@ -123,8 +118,6 @@ def clear(
     as_json: Json = False,
 ) -> None:
     """Remove all rules; shows them with their last counts."""
-    from echoless.cli.admin import admin_port
-
     with admin_port(admin) as port:
         _print(port.delete(_PAGE)["rules"], as_json=as_json)
 

@@ -6,8 +6,17 @@ from typing import Annotated, Any
 
 import typer
 
+from echoless.cli.cluster import ClusterConnections, check
 from echoless.cli.completion import group_names, topic_names
 from echoless.cli.errors import CommandError
+from echoless.cli.group_offsets import (
+    commit_moves,
+    coordinator_of,
+    described_group,
+    listed_groups,
+    planned_moves,
+)
+from echoless.cli.group_targets import read_target, read_topics
 from echoless.cli.option_groups import grouped
 from echoless.cli.options import BrokerOptions, Json
 from echoless.cli.output import counted, print_json, print_table
@@ -27,9 +36,6 @@ _OFFSET_COLUMNS = ("topic", "partition", "committed", "end", "lag", "member", "h
 @grouped
 def list_groups(*, json: Json = False, broker: BrokerOptions) -> None:
     """List the groups of all brokers."""
-    from echoless.cli.cluster import ClusterConnections
-    from echoless.cli.group_offsets import listed_groups
-
     with ClusterConnections.open(broker) as cluster:
         found = listed_groups(cluster)
     if json:
@@ -44,9 +50,6 @@ def list_groups(*, json: Json = False, broker: BrokerOptions) -> None:
 @grouped
 def describe(group: Group, *, json: Json = False, broker: BrokerOptions) -> None:
     """Show a group's members, and for each partition what it has committed and how far behind it is."""
-    from echoless.cli.cluster import ClusterConnections
-    from echoless.cli.group_offsets import described_group
-
     with ClusterConnections.open(broker) as cluster:
         found = described_group(cluster, group)
     if json:
@@ -112,10 +115,6 @@ def reset_offsets(
     broker: BrokerOptions,
 ) -> None:
     """Move what a group without members has committed; shows the move first, and makes it with --execute."""
-    from echoless.cli.cluster import ClusterConnections
-    from echoless.cli.group_offsets import commit_moves, planned_moves
-    from echoless.cli.group_targets import read_target, read_topics
-
     target, topics = read_target(to, back, by), read_topics(topic)
     with ClusterConnections.open(broker) as cluster:
         moves = planned_moves(cluster, group, topics, target)
@@ -140,9 +139,6 @@ def delete(
     broker: BrokerOptions,
 ) -> None:
     """Delete groups without members, and what they have committed."""
-    from echoless.cli.cluster import ClusterConnections, check
-    from echoless.cli.group_offsets import coordinator_of
-
     failed: list[str] = []
     with ClusterConnections.open(broker) as cluster:
         cluster.metadata([])

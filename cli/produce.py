@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
+from echoless.cli.cluster import security_of
 from echoless.cli.completion import topic_names
 from echoless.cli.errors import CommandError
 from echoless.cli.option_groups import grouped
 from echoless.cli.options import BrokerOptions
 from echoless.cli.output import counted
+from echoless.protocol.record_batch import Codec
 
 if TYPE_CHECKING:
     from echoless.client.producer import BlockingDelivery, Producer
@@ -71,11 +73,9 @@ def produce(
     broker: BrokerOptions,
 ) -> None:
     """Send each line of standard input as a record; each is stored once."""
-    from echoless.cli.cluster import security_of
     from echoless.client.errors import ProducerError
     from echoless.client.producer import Producer
     from echoless.client.settings import Settings
-    from echoless.protocol.record_batch import Codec
 
     headers = _headers(header or [])
     lines = _Lines(key_separator, null_marker)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from echoless.cli.cluster import ClusterConnections, check
 from echoless.cli.completion import topic_names
 from echoless.cli.errors import CommandError
 from echoless.cli.option_groups import grouped
@@ -24,8 +25,6 @@ def producers(
     broker: BrokerOptions,
 ) -> None:
     """Show the idempotent producers that a topic remembers."""
-    from echoless.cli.cluster import ClusterConnections, check
-
     with ClusterConnections.open(broker) as cluster:
         (described,) = cluster.metadata([topic]).topics
         check(described.error_code, topic)
@@ -57,8 +56,6 @@ def _request(by_topic: dict[str, list[int]], partition: int | None) -> dict[str,
 
 
 def _rows(answers: list[Any]) -> list[dict[str, int]]:
-    from echoless.cli.cluster import check
-
     rows = []
     for answer in answers:
         for topic in answer.topics:

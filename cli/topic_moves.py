@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from echoless.cli.cluster import ClusterConnections, check
 from echoless.cli.completion import topic_names
 from echoless.cli.errors import CommandError
 from echoless.cli.option_groups import grouped
 from echoless.cli.options import BrokerOptions, Json
 from echoless.cli.output import counted, print_json, print_table
-
-if TYPE_CHECKING:
-    from echoless.cli.cluster import ClusterConnections
 
 _TIMEOUT_MS = 8_000
 """Shorter than the connection's own, so that the broker can say what it is waiting for."""
@@ -50,8 +48,6 @@ def reassign(
     broker: BrokerOptions,
 ) -> None:
     """Move partitions to other brokers; without an option, show the moves in progress."""
-    from echoless.cli.cluster import ClusterConnections
-
     if (replicas is not None) + (replace is not None) + cancel > 1:
         raise CommandError("pass only one of --replicas, --replace and --cancel")
     if replicas is not None and (topic is None or not partition):
@@ -85,8 +81,6 @@ def elect_leaders(
     broker: BrokerOptions,
 ) -> None:
     """Give partitions back to their preferred leaders."""
-    from echoless.cli.cluster import ClusterConnections, check
-
     if unclean and topic is None:
         raise CommandError("--unclean: name the topic whose records may be lost")
     with ClusterConnections.open(broker) as cluster:
@@ -121,8 +115,6 @@ def _broker_ids(option: str, text: str, separator: str) -> list[int]:
 
 
 def _described(cluster: ClusterConnections, topic: str | None) -> Sequence[Any]:
-    from echoless.cli.cluster import check
-
     topics: Sequence[Any] = cluster.metadata(None if topic is None else [topic]).topics
     for one in topics:
         check(one.error_code, one.name)
@@ -179,8 +171,6 @@ def _replaced(
 def _alter(
     cluster: ClusterConnections, targets: Mapping[str, Mapping[int, list[int] | None]]
 ) -> None:
-    from echoless.cli.cluster import check
-
     topics = [
         {
             "name": name,

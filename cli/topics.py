@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from echoless.cli import topic_moves
+from echoless.cli.cluster import ClusterConnections, check
 from echoless.cli.completion import topic_names
 from echoless.cli.errors import CommandError
 from echoless.cli.option_groups import grouped
 from echoless.cli.options import BrokerOptions, Json
 from echoless.cli.output import counted, print_json, print_table
-
-if TYPE_CHECKING:
-    from echoless.cli.cluster import ClusterConnections
+from echoless.cli.topic_description import describe_topics
 
 _TIMEOUT_MS = 30_000
 _TOPIC_RESOURCE = 2
@@ -49,8 +48,6 @@ def create(
     broker: BrokerOptions,
 ) -> None:
     """Create a topic."""
-    from echoless.cli.cluster import ClusterConnections, check
-
     new = {
         "name": topic,
         "num_partitions": partitions,
@@ -72,8 +69,6 @@ def create(
 @grouped
 def list_topics(*, as_json: Json = False, broker: BrokerOptions) -> None:
     """List all topics."""
-    from echoless.cli.cluster import ClusterConnections
-
     with ClusterConnections.open(broker) as cluster:
         topics = sorted(cluster.metadata().topics, key=lambda topic: str(topic.name))
     found = [
@@ -97,9 +92,6 @@ def list_topics(*, as_json: Json = False, broker: BrokerOptions) -> None:
 @grouped
 def describe(topics: Names, *, as_json: Json = False, broker: BrokerOptions) -> None:
     """Show leaders, replicas, offsets and overrides of topics."""
-    from echoless.cli.cluster import ClusterConnections, check
-    from echoless.cli.topic_description import describe_topics
-
     with ClusterConnections.open(broker) as cluster:
         described = cluster.metadata(topics).topics
         for topic in described:
@@ -128,8 +120,6 @@ def alter(
     broker: BrokerOptions,
 ) -> None:
     """Change a topic's overrides, or add partitions to it."""
-    from echoless.cli.cluster import ClusterConnections
-
     changes = [{"name": n, "config_operation": _SET, "value": v} for n, v in _pairs(config).items()]
     changes += [
         {"name": n, "config_operation": _DELETE, "value": None} for n in delete_config or ()
@@ -153,8 +143,6 @@ def delete(
     broker: BrokerOptions,
 ) -> None:
     """Delete topics with everything they hold."""
-    from echoless.cli.cluster import ClusterConnections, check
-
     named = {
         "topics": [{"name": topic, "topic_id": None} for topic in topics],
         "topic_names": topics,
@@ -182,8 +170,6 @@ def _pairs(config: list[str] | None) -> dict[str, str]:
 
 
 def _alter_configs(cluster: ClusterConnections, topic: str, changes: list[dict[str, Any]]) -> None:
-    from echoless.cli.cluster import check
-
     resource = {"resource_type": _TOPIC_RESOURCE, "resource_name": topic, "configs": changes}
     answer = cluster.request(
         "incremental_alter_configs", {"resources": [resource], "validate_only": False}
@@ -193,8 +179,6 @@ def _alter_configs(cluster: ClusterConnections, topic: str, changes: list[dict[s
 
 
 def _add_partitions(cluster: ClusterConnections, topic: str, count: int) -> None:
-    from echoless.cli.cluster import check
-
     grown = {"name": topic, "count": count, "assignments": None}
     answer = cluster.request(
         "create_partitions",

@@ -11,11 +11,14 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
+from echoless.cli.cluster import ClusterConnections, check
 from echoless.cli.completion import user_names
 from echoless.cli.errors import CommandError
 from echoless.cli.option_groups import grouped
 from echoless.cli.options import Json
+from echoless.cli.output import counted, print_json, print_table
 from echoless.cli.places import TargetOptions
+from echoless.protocol.sasl.mechanism import Mechanism
 
 app = typer.Typer(no_args_is_help=True, help="Manage the users who log in by SCRAM or PLAIN.")
 
@@ -53,7 +56,6 @@ def add(
     place: TargetOptions,
 ) -> None:
     """Add a user, or give one a new password; open connections stay."""
-    from echoless.protocol.sasl.mechanism import Mechanism
     from echoless.protocol.sasl.scram import new_salt, salted_password
 
     password = _password(name, password_file)
@@ -102,8 +104,6 @@ def list_users(
     place: TargetOptions,
 ) -> None:
     """List the users and their mechanisms."""
-    from echoless.cli.output import counted, print_json, print_table
-
     users = _Users(place).read()
     if json:
         print_json(users)
@@ -152,8 +152,6 @@ class _Users(NamedTuple):
             tree = self.place.data_dir, self.place.coordinator
             alter_in_tree(tree, name, deletions, upsertions)
             return
-        from echoless.cli.cluster import ClusterConnections, check
-
         fields = {"deletions": deletions, "upsertions": upsertions}
         with ClusterConnections.open(self.place.broker) as cluster:
             answer = cluster.request("alter_user_scram_credentials", fields)
@@ -166,8 +164,6 @@ class _Users(NamedTuple):
             from echoless.cli.user_tree import read_from_tree
 
             return read_from_tree((self.place.data_dir, self.place.coordinator))
-        from echoless.cli.cluster import ClusterConnections, check
-
         with ClusterConnections.open(self.place.broker) as cluster:
             answer = cluster.request("describe_user_scram_credentials", {"users": None})
         check(answer.error_code, "the users", answer.error_message)

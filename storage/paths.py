@@ -19,6 +19,7 @@ The names are Kafka's, except for the last two checkpoints. Pure strings: touche
 
 from __future__ import annotations
 
+import datetime
 import re
 from typing import Final, NamedTuple
 
@@ -119,8 +120,6 @@ def deleted_directory(data_dir: str, topic: str, partition: int, unique: str) ->
 
 def stray_directory(data_dir: str, topic: str, partition: int, now_ms: int, unique: str) -> str:
     """The name a partition gets when it is set aside; `unique` is 32 hex digits."""
-    import datetime  # noqa: PLC0415 - hardly any start sets a partition aside
-
     moment = datetime.datetime.fromtimestamp(now_ms // 1000, tz=datetime.UTC)
     time = f"{moment:%Y%m%dT%H%M%S}{now_ms % 1000:03d}Z"
     return f"{data_dir}/{topic[:_TOPIC_IN_STRAY_MAX]}-{partition}.{time}-{unique}-stray"

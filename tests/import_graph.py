@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from tests.import_doors import DOORS, imports_in_functions
+
 SOURCES: Final = Path(__file__).parent.parent / "src"
 PACKAGE: Final = "echoless"
 
@@ -88,7 +90,9 @@ def _imports(path: Path, modules: Iterable[str]) -> Iterable[str]:
 
 
 def main() -> int:
-    """Prints the graph; returns 1 if there is a circle."""
+    """Prints the doors and the graph; returns 1 if there is a circle."""
+    for path, modules in imports_in_functions().items():
+        sys.stdout.write(f"door {path} ({DOORS.get(path, 'not listed')}): {', '.join(modules)}\n")
     graph = import_graph()
     for name, imported in sorted(by_room(graph).items()):
         sys.stdout.write(f"{name}: {', '.join(sorted(imported)) or '-'}\n")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from echoless.broker.handlers.apis import APIS
+from tests.import_doors import DOORS, imports_in_functions, modules_in_functions
 from tests.import_graph import PACKAGE, by_room, circles, import_graph
 
 ROOT = Path(__file__).parent.parent
@@ -150,6 +151,29 @@ def test_the_broker_has_floors_and_each_imports_only_those_below():
         if floors[imported] >= floors[room]
     ]
     assert upward == []
+
+
+def test_imports_stand_at_the_head_of_a_file_except_at_doors():
+    """A door has its row, with the reason, in `tests/import_doors.py`."""
+    found = imports_in_functions()
+    assert {path: found[path] for path in found.keys() - DOORS.keys()} == {}
+    assert DOORS.keys() - found.keys() == set(), "a door that nothing uses"
+
+
+def test_imports_in_methods_and_nested_functions_are_found():
+    """Those at the head, for type checking only, or in the body of a class are not meant."""
+    source = """
+import a
+if TYPE_CHECKING:
+    import b
+class C:
+    import c
+    def f(self):
+        from d.e import g
+        async def h():
+            import i, d.e
+"""
+    assert modules_in_functions(source) == ["d.e", "i"]
 
 
 def test_each_api_has_a_file_of_tests():

@@ -19,7 +19,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from echoless.broker.metadata import topic_nodes
 from echoless.broker.metadata.leadership import claim
@@ -32,6 +32,7 @@ from echoless.broker.metadata.node_data import (
 from echoless.broker.metadata.registration import read_brokers
 from echoless.broker.metadata.topic import NO_NODE, NewTopic, StateChange, Topic
 from echoless.broker.metadata.topic_changes import extended, new_topic, reassigned, with_states
+from echoless.broker.metadata.topic_follower import TopicFollower
 from echoless.broker.metadata.topic_names import check_collision, check_topic_name
 from echoless.broker.metadata.topic_view import TopicListener, TopicView
 from echoless.broker.tree.lost_replies import commit
@@ -45,9 +46,6 @@ from echoless.broker.tree.node_tree import (
     Operation,
 )
 from echoless.protocol.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from echoless.broker.metadata.topic_follower import TopicFollower
 
 __all__ = ["StateChange", "TopicRegistry"]
 
@@ -98,8 +96,6 @@ class TopicRegistry:
 
         Raises `CoordinationError`.
         """
-        from echoless.broker.metadata.topic_follower import TopicFollower
-
         self._follower = TopicFollower(
             self._tree, self._view, self._refresh_in_turn, self._refresh_states_in_turn
         )

@@ -14,11 +14,13 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from echoless.broker.essential_task import essential_task
 from echoless.broker.limited_log import LimitedLog
 from echoless.broker.metadata.config_nodes import CHANGES, sanitized
 from echoless.broker.quotas.quota import Limits, QuotaKey, address_limit_of, limit_of
 from echoless.broker.quotas.quota_nodes import read_quotas
 from echoless.broker.quotas.rate import SAMPLE_S, Rate, TokenBucket
+from echoless.broker.tree.refresher import Refresher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from echoless.broker.metrics import Metrics
     from echoless.broker.network.request import Peer
     from echoless.broker.tree.node_tree import Cancel, NodeTree
-    from echoless.broker.tree.refresher import Refresher
 
 limited: Final = LimitedLog(logging.getLogger(__name__))
 
@@ -78,9 +79,6 @@ class Quotas:
         """Reads all quotas; follows them if others can change the tree. Raises `CoordinationError`."""
         self._tree = tree
         if is_shared:
-            from echoless.broker.essential_task import essential_task
-            from echoless.broker.tree.refresher import Refresher
-
             self._refresher = Refresher("quotas", self.refresh)
             self._cancel = await tree.watch_children(CHANGES, lambda _: self._ask())
             self._timer = essential_task(self._ask_regularly(), "regular reading of quotas")
