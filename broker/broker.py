@@ -5,7 +5,7 @@ Start, in this order, so that a crash at any point leaves nothing half claimed:
 2. open the coordination tree, agree on the cluster id, load the topics;
 3. open the logs, each with its topic's configuration, recovering what a crash left;
 4. join the cluster (`membership.py`), open the partitions and assume their roles;
-5. claim a block of producer ids. From here on requests can be answered, with what `services` offers.
+5. claim a block of producer ids. From then on requests can be answered, with what `services` offers.
 In a cluster step 2 comes first: a new data directory takes the cluster's id.
 Stop is the reverse. `serve.py` drives both and owns the sockets; `assembly.py` makes brokers.
 """
@@ -121,14 +121,14 @@ class Broker:
         self.request_memory = MemoryBudget(config.request_size_max)
         self.unsent_answers = UnsentAnswers(UNSENT_BYTES_MAX)
         self.open_connections = OpenConnections()
-        """Those of the Kafka and native ports."""
+        """The addresses of the Kafka and native ports."""
         self.started_ms = environment.now_ms()
         self.partitions: Mapping[tuple[str, int], Partition] = {}
         """The partitions in `replicas`, by topic and index."""
         self.session_lost = asyncio.Event()
         """Set when the broker has lost its place in the cluster: it must end, and may start again."""
         self.starting: str | None = "reading the data directory"
-        """How far the start is; None once requests are answered."""
+        """The step that the start has reached; None once requests are answered."""
         self.stopping = asyncio.Event()
         """Set when requests that wait for data are to wait no longer."""
         self.record_thread = RecordThread()

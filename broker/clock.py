@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 CORRECTION_MS_MAX: Final = 1_000
 """The largest correction between two observations; anything more is a step."""
 CONFIRMATION_MS: Final = 3_600_000
-"""How long a step forward has to last before segments are deleted by it."""
+"""The time a step forward has to last before segments are deleted by it."""
 STOP_MS_MAX: Final = 3_600_000
 """A stop of up to this length, by the wall clock, is taken at face value."""
 LONG_STOP_MS: Final = 24 * 3_600_000
@@ -56,7 +56,7 @@ class Clock:
         start_ms = now_ms if last is None else last.steady_ms
         self._steady_offset_ms = start_ms - monotonic_ms()
         self._wall_ahead_ms = now_ms - start_ms
-        """How far the wall clock was ahead of the steady one when it was last observed."""
+        """The lead of the wall clock over the steady one when it was last observed."""
         self._trusted_ahead_ms = self._wall_ahead_ms
         self._stepped_ms: int | None = None
         """When the forward step that is not trusted yet was observed, by the steady clock."""

@@ -1,4 +1,4 @@
-"""How the process shares its file descriptors between connections, admin connections and files.
+"""The shares of connections, admin connections and files in the process's file descriptors.
 
 However many clients connect, half of the descriptors remain for the rest; however many topics are
 created, clients still get theirs. If that is not enough, the process needs a higher limit (`ulimit -n`).
@@ -19,7 +19,7 @@ _UNLIMITED: Final = 2**31 - 1
 
 
 class Shares(NamedTuple):
-    """How many descriptors each use may take."""
+    """The number of descriptors that each use may take."""
 
     limit: int
     connections: int

@@ -22,7 +22,7 @@ SUMMARY_S: Final = 10.0
 ADDRESSES_MAX: Final = 256
 OTHERS: Final = "other addresses"
 ARGUMENT_LENGTH_MAX: Final = 1000
-"""How much of an argument, which may be what a client has sent, a line has."""
+"""Characters of an argument, which may be what a client has sent, in a line."""
 
 _all: Final[weakref.WeakSet[LimitedLog]] = weakref.WeakSet()
 

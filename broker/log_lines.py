@@ -1,4 +1,4 @@
-r"""How the broker logs: one line each on standard error, for people or as JSON.
+r"""The broker's log: one line each on standard error, for people or as JSON.
 
 A control character inside a message or a traceback is written as its escape, as in `\n`: client ids
 and topic names come from the network, and must not be able to forge a line or control a terminal.

@@ -23,7 +23,7 @@ LATENCY_BOUNDS_S: Final = (
 
 
 class Latencies(dict[int, list[float]]):
-    """How long requests took, by the key of their API: counts per bucket, one more without a bound, and the sum.
+    """The durations of requests, by the key of their API: counts per bucket, one more without a bound, and the sum.
 
     A list, because two additions are all that a request may cost here.
     """
@@ -74,7 +74,7 @@ class Metrics:
     duplicates_total: int = 0
     """Batches found in the window and acknowledged without being stored again."""
     divergent_duplicates_total: int = 0
-    """Those duplicates whose bytes differ from what was stored."""
+    """Duplicates whose bytes differ from what was stored."""
     rejects: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     """Batches refused by the de-duplication decision, by the name of the error code."""
     faults: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -135,7 +135,7 @@ class Metrics:
     """Partitions of `__consumer_offsets` that were loaded since this broker began to lead them."""
     group_load_ms_total: int = 0
     group_load_failures_total: int = 0
-    """Those that could not be read: their groups are not served."""
+    """Records that could not be read: their groups are not served."""
 
     def note_commit(self, codes: Iterable[int]) -> None:
         """Counts the partitions of an OffsetCommit, by the codes of its answer."""

@@ -47,7 +47,7 @@ CLOSING_S: Final = 1.5
 """Time reserved for closing the logs, which get more if needed, and the session with the coordinator."""
 _IDLE_CHECK_INTERVAL_S: Final = 5.0
 _THREAD_SWITCH_INTERVAL_S: Final = 0.001
-"""How long a thread may compute while the event loop has work; Python's default, 5 ms, is noticeable."""
+"""The time a thread may compute while the event loop has work; Python's default, 5 ms, is noticeable."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

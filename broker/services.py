@@ -46,7 +46,7 @@ class Services:
     topics: Topics
     """Creates, extends and deletes them."""
     partitions: PartitionRegistry
-    """Those of which this broker holds a replica."""
+    """The partitions of which this broker holds a replica."""
     produce: ProduceParts
     fetch: FetchParts
     producer_ids: ProducerIds

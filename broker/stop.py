@@ -29,7 +29,7 @@ from echoless.broker.threads import OutOfThreadsError, start_thread
 STOP_S: Final = 4.6
 """The time from the signal to the end of the process, which is promised within 5 s."""
 THREADS_S: Final = 0.3
-"""How long threads may keep running once everything else has ended."""
+"""The time threads may keep running once everything else has ended."""
 _LATE_S: Final = 1.5
 """Time for the remaining steps after something has held the process beyond the deadline."""
 _REMIND_S: Final = 5.0
@@ -137,7 +137,7 @@ class Stop:
             self.begin(signal.Signals(signal.sigwait(_SIGNALS)).name)
 
     def _watch(self) -> None:
-        """Never returns: exits the process, unless that ends first."""
+        """Exits the process, unless that ends first; does not return."""
         self._has_begun.wait()
         self._has_ended.wait(self.left_s())
         is_late = bool(self._held_for)

@@ -146,7 +146,7 @@ def _connect(host: str, port: int, security: Security) -> BrokerConnection:
 
 
 def security_of(broker: BrokerOptions) -> Security:
-    """How the command reaches brokers. May ask for a password. Raises `CommandError`."""
+    """Returns the command's way to reach brokers. May ask for a password. Raises `CommandError`."""
     try:
         return command_security(broker.command_config, _ask_password)
     except SecurityOptionError as error:

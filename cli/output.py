@@ -1,4 +1,4 @@
-"""How commands show their results: a table for people, JSON for machines.
+"""The output of commands: a table for people, JSON for machines.
 
 Results go to standard output, everything else to standard error, so that `--json | jq` always
 works.

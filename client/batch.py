@@ -50,7 +50,7 @@ class Delivery:
     record_count: int
     size: int
     _parts: list[AcknowledgedBatch] | None = field(default=None, init=False)
-    """Those acknowledged so far, if there is more than one."""
+    """The batches acknowledged so far, if there is more than one."""
     _acknowledged_count: int = field(default=0, init=False)
 
     def acknowledge(self, acknowledged: AcknowledgedBatch) -> bool:

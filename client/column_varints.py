@@ -20,7 +20,7 @@ def zigzag(numbers: Int64s) -> UInt64s:
 
 
 def widths(raw: UInt64s) -> Int64s:
-    """How many bytes each of the zigzag numbers takes."""
+    """The number of bytes that each of the zigzag numbers takes."""
     counts = np.ones(len(raw), np.int64)
     for place in range(1, _width_max(raw)):
         counts += raw >= np.uint64(1 << 7 * place)

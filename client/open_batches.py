@@ -27,7 +27,7 @@ class OpenBatch(Generic[OutcomeT]):
     size: int = 0
     """An upper bound of the bytes of its records, uncompressed."""
     is_cut: bool = False
-    """It takes no more records. A `submit` that may be interrupted sets it together with taking the batch."""
+    """Set if it takes no more records. A `submit` that may be interrupted sets it together with taking the batch."""
 
 
 class OpenBatches(Generic[OutcomeT]):

@@ -89,7 +89,7 @@ class Producer:
     ) -> None:
         """`bootstrap_servers` is HOST:PORT[,HOST:PORT...]; `state` is that of an earlier run: see `resume`."""
         self.settings = settings
-        """Those it was made with."""
+        """The settings it was made with."""
         self._bootstrap_servers = bootstrap_servers
         self._state = state
         self._core: AsyncProducer | None = None

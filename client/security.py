@@ -1,4 +1,4 @@
-"""How a client reaches its brokers: in plain text or by TLS, and who it says it is.
+"""A client's way to its brokers: in plain text or by TLS, and the user it logs in as.
 
 `security_of` (`client/security_options.py`) makes one from options by Kafka's names.
 
@@ -86,7 +86,7 @@ class Tls:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Security:
-    """How brokers are reached: in plain text unless `tls` is given, without a log-in unless `login` is."""
+    """The way to reach brokers: in plain text unless `tls` is given, without a log-in unless `login` is."""
 
     tls: Tls | None = None
     login: Login | TokenLogin | None = None

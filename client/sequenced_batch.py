@@ -32,7 +32,7 @@ class SequencedBatch:
     is_in_doubt: bool = False
     """Whether some attempt may have stored it. Only grows, until the numbers change."""
     is_skipped: bool = False
-    """Not sent, because the leader has it; a later acknowledgement will confirm it."""
+    """Set if it is not sent, because the leader has it; a later acknowledgement will confirm it."""
     stored: Acknowledged | None = None
     """Its outcome, as long as an earlier batch has none."""
 
@@ -74,5 +74,5 @@ class Acknowledged(NamedTuple):
 
 
 def distance(sequence: int, other: int) -> int:
-    """How far `sequence` is after `other` on the circle of 2**31; negative: before it."""
+    """The distance from `other` to `sequence` on the circle of 2**31; negative if `sequence` comes before."""
     return (sequence - other + _HALF_CIRCLE) % (2 * _HALF_CIRCLE) - _HALF_CIRCLE

@@ -79,7 +79,7 @@ IN_FLIGHT_MAX_DEFAULT: Final = 5
 """Batches in flight per partition; as many as Kafka's brokers remember."""
 
 BAD_NEWS_MAX: Final = 3
-"""How often the leader has to report that acknowledged records are gone (rule 6)."""
+"""Reports of the leader that acknowledged records are gone, before they are believed (rule 6)."""
 
 
 class Phase(enum.Enum):
@@ -165,7 +165,7 @@ class Sequencer:
 
         No broker is asked for anything before there are records to send.
         """
-        if self.phase is _STREAMING:  # nearly always
+        if self.phase is _STREAMING:  # the usual case
             return self._next_new()
         if self.is_idle:
             return None

@@ -21,7 +21,7 @@ class Settings:
     ends.
     """
     compression: Codec = Codec.NONE
-    """How batches are compressed."""
+    """The codec of batches."""
     request_bytes_max: int = 64 * 1024
     """Small batches of several partitions share a request to their leader, up to this size, and are
     answered when the last of them is committed. 0: each batch has its own request.
@@ -54,7 +54,7 @@ class Settings:
     no state to resume from.
     """
     security: Security = NO_SECURITY
-    """How brokers are reached: TLS, and a log-in (`security_of` reads options by Kafka's names)."""
+    """The way to reach brokers: TLS, and a log-in (`security_of` reads options by Kafka's names)."""
     auto_create_topics: bool = True
     """Whether brokers may create a missing topic, if they are configured to."""
 

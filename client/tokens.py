@@ -114,7 +114,7 @@ class _Tokens:
 
 
 def seconds_left(token: str) -> float | None:
-    """How long a JSON Web Token says that it is valid; None if it does not say so, or is another kind of token."""
+    """The time for which a JSON Web Token says that it is valid; None if it does not say, or is another kind of token."""
     parts = token.split(".")
     if len(parts) != 3:
         return None

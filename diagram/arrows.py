@@ -22,7 +22,7 @@ _LABELS_MAX: Final = 3
 """Batches of one request that are named on its arrow."""
 _SLANT: Final = 12
 _LOST_AT: Final = 0.62
-"""How far a lost message got."""
+"""The part of the way that a lost message is drawn."""
 _CROSS: Final = 6
 _LABEL_GAP: Final = 14
 

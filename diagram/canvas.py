@@ -1,7 +1,7 @@
 """SVG elements, collected in drawing order. Knows nothing of diagrams.
 
 Sizes are in pixels. Text widths are estimated, for nothing here can measure a font: monospace text
-is 0.6 of its size wide in every usual font, other text is assumed wider than it mostly is.
+is 0.6 of its size wide in every usual font, the width of other text is rather overestimated.
 """
 
 from __future__ import annotations

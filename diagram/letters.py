@@ -31,7 +31,7 @@ class Letters:
         return self._by_batch.setdefault(batch, _letter(len(self._by_batch)))
 
     def next_attempt(self, batch: NumberedBatch) -> int:
-        """How often it has been sent, this time included."""
+        """The number of times it has been sent, this one included."""
         if batch.producer_id < 0:
             return 1
         self._attempts[batch] = attempt = self._attempts.get(batch, 0) + 1

@@ -64,7 +64,7 @@ ANY: Final = 1
 MATCH: Final = 2
 """In a filter, as pattern type: every pattern that covers the name."""
 WILDCARD: Final = "*"
-"""As a literal name: every resource of the type. As a host: every host."""
+"""The wildcard. As a literal name: every resource of the type; as a host: every host."""
 WILDCARD_PRINCIPAL: Final = "User:*"
 CLUSTER_NAME: Final = "kafka-cluster"
 """The only name of a resource of type CLUSTER."""
@@ -113,7 +113,7 @@ class Pattern(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """Who may do what, or may not."""
+    """The right of one principal to do something, or its denial."""
 
     principal: str
     host: str
@@ -199,7 +199,7 @@ class _OfType:
     literal: dict[str, Entries] = field(default_factory=dict)
     prefixed: dict[str, Entries] = field(default_factory=dict)
     prefix_lengths: Counter[int] = field(default_factory=Counter)
-    """How many prefixes have each length: only these are looked up."""
+    """Number of prefixes by length: only these lengths are looked up."""
 
     def named(self, pattern_type: PatternType) -> dict[str, Entries]:
         return self.literal if pattern_type is PatternType.LITERAL else self.prefixed

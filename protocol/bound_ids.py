@@ -2,7 +2,7 @@
 
 With `producer_id_binding=principal` an id has the number n of the usual blocks in its lower 40 bits, and the tag of its
 principal around bit 52, which says that an id is leased (`protocol/leases.py`). So every log, snapshot and
-replica knows an id's owner without being told. Tag 0 is that of ids that are not bound.
+replica knows an id's owner without asking. Tag 0 is that of ids that are not bound.
 
 Pure. The reasons are in `docs/decisions/bound-producer-ids.md`.
 """

@@ -32,7 +32,7 @@ class PartitionDescribed(NamedTuple):
     error_message: str | None = None
     producers: Iterable[tuple[int, ProducerEntry]] = ()
     producer_count: int = 0
-    """How many `producers` yields."""
+    """Number of producers that `producers` yields."""
 
 
 class TopicDescribed(NamedTuple):

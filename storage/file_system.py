@@ -123,7 +123,7 @@ class FileSystem(Protocol):
 
         1. Write `path.tmp` and sync it. A crash leaves a stray `.tmp`, overwritten next time.
         2. Rename it to `path`. A crash leaves the old file or the new one.
-        3. Sync the directory; without `sync_name` the caller does so. From here on it is the new one.
+        3. Sync the directory; without `sync_name` the caller does so. After that it is the new one.
         """
 
     def can_open(self, count: int) -> bool:

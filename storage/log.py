@@ -227,7 +227,7 @@ class Log:
         stamp = LEADER_STAMP.pack(base_offset, length, leader_epoch)
         rest = batch if length < _COPIED_MAX else memoryview(batch)
         segment.append((stamp, rest[MAGIC_POSITION:]), length, last_offset, timestamp)
-        # Written; from here on nothing can fail.
+        # Written; nothing can fail any more.
         self.log_end_offset = last_offset + 1
         self._latest_ms = max(self._latest_ms, now_ms)
         if not base_offset:
@@ -262,7 +262,7 @@ class Log:
     ) -> int:
         """Writes batches to the segment; returns how many producer epochs moved back."""
         segment.append_run(batches, headers)
-        # Written; from here on nothing can fail.
+        # Written; nothing can fail any more.
         self.log_end_offset = headers[-1].next_offset
         self._latest_ms = max(self._latest_ms, now_ms)
         return sum(replay_batch(self.producers, header, now_ms) for header in headers)

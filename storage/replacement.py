@@ -7,7 +7,7 @@ without it:
 0. Check the snapshot, remove the old segments that were given up, and make the directory's name
    durable; the flush that was pending has ended (`pending_change.py`). Crash: the old log.
 1. Write the snapshot as `replacement.snapshot`, atomically and durably. Crash before: the old log.
-   From here on the replacement is decided, and opening the log carries out the rest.
+   From then on the replacement is decided, and opening the log carries out the rest.
 2. Remove segments, indexes, snapshots and leader epochs. Crash: done again from step 2.
 3. Create the empty segment at the snapshot's offset, durably. Crash: done again from step 2.
 4. Move the offsets that are kept elsewhere to where the log now begins. Crash: done again from step 2,

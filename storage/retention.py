@@ -1,4 +1,4 @@
-"""Which old segments and snapshots may go. Decides only; `pending_segment_removal.py` removes.
+"""The old segments and snapshots that may go. Decides only; `pending_segment_removal.py` removes.
 
 Kafka's three rules, oldest segment first, until one stays: its newest record is older than
 `retention_ms`, or the log without it still holds `retention_bytes`, or it lies wholly below the log

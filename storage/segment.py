@@ -43,7 +43,7 @@ from echoless.storage.segment_indexes import SegmentIndexes
 _CHECKED_BYTES_MAX: Final = 1024 * 1024
 """A larger last batch is not checked at a start, which would take too long."""
 _AHEAD_BYTES: Final = 64 * 1024
-"""How much a read may take at once without knowing where its batches are."""
+"""Bytes that a read may take at once without knowing where its batches are."""
 _SIZE_MAX: Final = 2**31 - 1
 """Index entries keep positions as i32."""
 

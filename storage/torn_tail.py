@@ -3,7 +3,7 @@
 A write that a crash tore is the last one of its file. So damage with whole batches after it is refused
 if everything acknowledged cannot lie below the recovery point: if each acknowledgement waited for a
 sync (`log_flush=commit`), or if the power has not failed since everything here was written
-(`is_tail_safe`). `accepted_loss.py` lets an operator have such a log cut all the same.
+(`is_tail_safe`). `accepted_loss.py` lets an operator have such a log cut nevertheless.
 
 Called by `recovery.py`, which finds the damage.
 """

@@ -16,7 +16,7 @@ from aiohttp import web
 from echoless.broker.network.turns import in_thread, work_in_turns
 
 ENCODED_AT_ONCE: Final = 100
-"""How many rows are encoded on the event loop, in less than a millisecond."""
+"""Rows that are encoded on the event loop, in less than a millisecond."""
 
 
 async def answer_rows(

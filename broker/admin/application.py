@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _SHUTDOWN_TIMEOUT_S: Final = 1.0
 HEAD_TIMEOUT_S: Final = 20.0
-"""How long the next request may take to arrive, to the end of its headers; slower clients are closed."""
+"""The time for the next request to arrive, to the end of its headers; slower clients are closed."""
 
 _logger = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
-"""Who sends a request to the admin port, and whether it may: bearer token or client certificate.
+"""The callers of the admin port, and whether each may: by bearer token or client certificate.
 
 The port asks for one of them if there are tokens (`admin_token_file`), or if TLS requires certificates of its
-clients; otherwise it is open, which `serve` allows only on loopback unless told otherwise (`admin_insecure`).
+clients; otherwise it is open, which `serve` allows only on loopback unless configured otherwise (`admin_insecure`).
 Each change, done or refused, is a line of the log with its caller. `OPEN_PATHS` are answered in any case, to
 a stranger with the status alone.
 
@@ -35,7 +35,7 @@ OPEN_PATHS: Final = frozenset({"/health", "/ready"})
 """The paths that orchestration asks for, which has no token."""
 _READING: Final = frozenset({hdrs.METH_GET, hdrs.METH_HEAD, hdrs.METH_OPTIONS})
 _LOGGED_MAX: Final = 2000
-"""How much of a change is logged."""
+"""Characters of a change that are logged."""
 _MISSING: Final = "Authorization: takes Bearer and a token of admin_token_file"
 
 logger: Final = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class Caller:
         return self.role is None
 
     def document(self) -> dict[str, Any]:
-        """Who it is, and whether it may change anything, for the console."""
+        """The caller's name, and whether it may change anything, for the console."""
         return {"principal": self.principal, "may_change": self.role is Role.CHANGE}
 
     async def is_let_in(self) -> bool:

@@ -1,7 +1,7 @@
 """`/decisions`: the latest decisions as one document, or all of them as they happen.
 
 Following yields a stream of lines, one JSON object each. A reader that is too slow for its broker
-loses events and is told how many; nothing else in the broker ever waits for it. A stream ends once the
+loses events and is sent their number; nothing else in the broker ever waits for it. A stream ends once the
 token by which it was asked for is no longer valid.
 """
 
@@ -43,11 +43,11 @@ _LOOK_FOR_BROKERS_S: Final = 2.0
 READERS: Final = ("program", CONSOLE)
 """The values of `reader`; the first is the default."""
 FOLLOWERS_MAX: Final = 16
-"""How many readers may follow at once; each may have a full queue in memory."""
+"""Readers that may follow at once; each may have a full queue in memory."""
 FOLLOWERS_PER_ADDRESS_MAX: Final = 8
 """The limit per address, so that one address cannot keep all others from following."""
 CONSOLES_MAX: Final = 8
-"""How many consoles may follow besides, so that open tabs never keep a command or a test from following."""
+"""Consoles that may follow besides, so that open tabs never keep a command or a test from following."""
 _COUNT_DEFAULT: Final = 100
 _encoder: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 _LINES_AT_ONCE: Final = 100

@@ -17,7 +17,7 @@ from echoless.broker.admin.guard import SAFE_HEADERS
 from echoless.broker.limited_log import LimitedLog
 
 ANSWER_TIMEOUT_S: Final = 30.0
-"""How long a client may take to read an answer, or its share of a stream, that does not fit into buffers."""
+"""The time for a client to read an answer, or its share of a stream, that does not fit into buffers."""
 
 limited: Final = LimitedLog(logging.getLogger(__name__))
 _REASON_MAX = 200

@@ -74,7 +74,7 @@ class Readings:
             "metrics": self.metrics,
             "events": self.events,
         }
-        """Those that other brokers may ask for: some paths answer with something else than JSON."""
+        """Readings that other brokers may ask for: some paths answer with something else than JSON."""
 
     async def overview(self, caller: Caller, _query: Query, _names: Query) -> Document:
         """The broker as a whole, and what the caller may do."""
@@ -219,5 +219,5 @@ async def _listed(rows: Iterable[Document]) -> list[Document]:
 
 
 def rows_of(document: Document) -> int:
-    """How many rows the lists of a document have, to choose where to encode it."""
+    """The number of rows in the lists of a document, to choose where to encode it."""
     return sum(len(value) for value in document.values() if isinstance(value, list))

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RETRY_S: Final = 5.0
-"""How long to wait after a failed attempt to start."""
+"""The pause after a failed attempt to start."""
 
 
 class AdminServer:
-    """HTTP on one listening, non-blocking socket; owns it from here on."""
+    """HTTP on one listening, non-blocking socket; owns it from then on."""
 
     def __init__(
         self, listener: socket.socket, broker: BrokerView, tls: TlsSettings | None = None

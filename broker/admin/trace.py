@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 LAST_DEFAULT: Final = 60
 LAST_MAX: Final = 3000
-"""As many events as the broker remembers."""
+"""The number of events that the broker remembers."""
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 """A picture in a tab of its own has its colours in it; nothing else may be loaded or run."""
 _THEMES: Final = ("auto", "light", "dark")

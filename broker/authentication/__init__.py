@@ -1,1 +1,1 @@
-"""Who is at the other end of a connection: TLS, certificates, and log-in."""
+"""The peer at the other end of a connection: TLS, certificates, and log-in."""

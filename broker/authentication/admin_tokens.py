@@ -30,7 +30,7 @@ logger: Final = logging.getLogger(__name__)
 TOKEN_LENGTH_MIN: Final = 16
 """Shorter ones can be guessed."""
 LOOK_INTERVAL_S: Final = 1.0
-"""How often the file is looked at, while there are requests or followers."""
+"""Interval between looks at the file, while there are requests or followers."""
 _FILE_BYTES_MAX: Final = 64 * 1024
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """The characters that RFC 6750 allows in `Authorization: Bearer`."""

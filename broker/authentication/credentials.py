@@ -40,7 +40,7 @@ Kind = tuple[Mechanism, int]
 _KINDS_MAX: Final = 8
 """From how many kinds one is drawn: each costs a few microseconds at each log-in."""
 _REFUSED_SHOWN: Final = 20
-"""How many refused credentials one log line names."""
+"""Refused credentials that one log line names."""
 
 
 class Credentials:
@@ -49,7 +49,7 @@ class Credentials:
     def __init__(self) -> None:
         self._users: Mapping[str, Mapping[Mechanism, ScramCredential]] = {}
         self._kinds = {one: _usual(Counter(), one) for one in SCRAM_MECHANISMS}
-        """How many users have each kind of credential: unknown users are given the same ones."""
+        """Numbers of users by kind of credential: unknown users are given the same kinds."""
         self._strongest = _usual(Counter(), SCRAM_MECHANISMS[0])
         """The same of their strongest credentials alone."""
         self._refused: set[tuple[str, Mechanism]] = set()

@@ -33,7 +33,7 @@ class SaslExchange(Protocol):
 
     @property
     def lifetime_s(self) -> float | None:
-        """How long what the client has shown was valid when it was checked; None: it has no end."""
+        """The time that the client's proof was still valid for when it was checked; None: it has no end."""
 
     def take(self, token: bytes) -> bytes | Awaitable[bytes]:
         """The answer to the client's next token, at once or later. Raises `SaslError`."""

@@ -18,7 +18,7 @@ from urllib.request import url2pathname
 from echoless.broker.threads import OutOfThreadsError, start_thread
 
 READ_S: Final = 10.0
-"""How long reading may take."""
+"""The time that reading may take."""
 _SOCKET_S: Final = 5.0
 DOCUMENT_BYTES_MAX: Final = 1 << 20
 

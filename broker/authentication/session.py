@@ -39,16 +39,16 @@ limited: Final = LimitedLog(logging.getLogger(__name__))
 Result = TypeVar("Result")
 
 AGAIN_INTERVAL_S: Final = 1.0
-"""How often a client may log in again."""
+"""The least time between two log-ins of a client."""
 CHECKS_MAX: Final = 4
-"""How many passwords or tokens are checked at a time: a password takes milliseconds of a processor.
+"""Passwords or tokens that are checked at a time: a password takes milliseconds of a processor.
 Addresses take turns."""
 LIFETIME_MS_MAX: Final = INT32_MAX
-"""How long a session lasts at most, whatever end a token names."""
+"""The longest time a session lasts, whatever end a token names."""
 
 
 class LoginStage(enum.Enum):
-    """How far a connection is."""
+    """The stages of a connection's log-in."""
 
     START = enum.auto()
     VERSIONS = enum.auto()
@@ -151,12 +151,12 @@ class LoginSession:
         self._connection = connection
         self.stage = LoginStage.START
         self._mechanism: Mechanism | None = None
-        """By which the client has logged in."""
+        """The mechanism the client logged in with."""
         self._next_mechanism = Mechanism.PLAIN
-        """By which it is logging in."""
+        """The mechanism it is logging in with."""
         self._exchange: SaslExchange | None = None
         self.lifetime_ms = 0
-        """How long the client may go on, from its log-in on; 0: forever."""
+        """The time the client may go on after its log-in; 0: forever."""
         self._ends_at: float | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._again_at = 0.0
@@ -220,7 +220,7 @@ class LoginSession:
 
     @property
     def mechanisms(self) -> tuple[Mechanism, ...]:
-        """Those that are enabled."""
+        """The enabled mechanisms."""
         return self._logins.mechanisms
 
     def begin(self, mechanism: str, stage: LoginStage) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 logger: Final = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S: Final = 60.0
-"""How often the files are looked at; SIGHUP has them read at once."""
+"""Interval between looks at the files; SIGHUP has them read at once."""
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH: Final = {
     ClientAuth.NONE: ssl.CERT_NONE,

@@ -28,7 +28,7 @@ from echoless.protocol.sasl.scram import ScramCredential
 
 SCRAM_MECHANISMS: Final = (Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512)
 READ_AT_ONCE: Final = 200
-"""How many users are read and decoded before others have a turn: about three milliseconds."""
+"""Users that are read and decoded before others have a turn: about three milliseconds."""
 _PARTS: Final = frozenset({"salt", "stored_key", "server_key", "iterations"})
 _ITERATIONS_BOUND: Final = 1 << 31
 

@@ -1,1 +1,1 @@
-"""Who may do what: the ACLs in the tree, followed as they change, and the rights of each client."""
+"""Authorization: the ACLs in the tree, followed as they change, and the rights of each client."""

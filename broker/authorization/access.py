@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from echoless.broker.tree.node_tree import NodeTree
 
 REMEMBERED_MAX: Final = 10_000
-"""How many names each client's rights are remembered for, per operation."""
+"""Names for which each client's rights are remembered, per operation."""
 REMEMBERED_BY_ALL_MAX: Final = 200_000
-"""How many names of all clients together, since everything was last forgotten: a client chooses them as it likes."""
+"""The same for all clients together, since everything was last forgotten: a client chooses names as it likes."""
 NAME_LENGTH_MAX: Final = 249
 """Longer names are of no topic, and not worth remembering."""
 
@@ -138,7 +138,7 @@ class Access:
         self._rights: WeakValueDictionary[tuple[str, str], Rights] = WeakValueDictionary()
         """The rights of all open connections, which hold them."""
         self._remembered = 0
-        """How many names were remembered since everything was last forgotten."""
+        """Names remembered since everything was last forgotten."""
 
     async def start(self) -> None:
         """Reads the ACLs, and follows them. Raises `CoordinationError`."""

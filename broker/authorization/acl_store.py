@@ -62,15 +62,15 @@ if TYPE_CHECKING:
     from echoless.broker.tree.node_tree import Cancel, Node, NodeTree
 
 LIST_INTERVAL_S: Final = 60.0
-"""How long a lost announcement can go unnoticed."""
+"""The longest time for which a lost announcement can go unnoticed."""
 ANNOUNCEMENT_AGE_S: Final = 15 * 60.0
-"""How long announcements are kept, as in Kafka, counted from when this broker first saw them."""
+"""The time announcements are kept, as in Kafka, counted from when this broker first saw them."""
 ATTEMPTS_MAX: Final = 10
-"""How often a change is tried that others, or a lost connection, come in the way of."""
+"""Attempts at a change that others, or a lost connection, get in the way of."""
 _RETRY_S: Final = (0.1, 0.15)
 _READ_AT_ONCE: Final = 200
 REMOVED_AT_ONCE: Final = 200
-"""How many old announcements one round removes; it causes another one."""
+"""Old announcements that one round removes; it causes another round."""
 _CLOSED: Final = frozenset({Entry(WILDCARD_PRINCIPAL, WILDCARD, AclOperation.ALL, Permission.DENY)})
 """The entries of a node that cannot be read."""
 
@@ -134,7 +134,7 @@ class AclStore:
         update = asyncio.ensure_future(self._update(pattern, change))
         self._updates.add(update)
         update.add_done_callback(self._updates.discard)
-        # The client may disconnect; a change that was written is announced all the same.
+        # The client may disconnect; a change that was written is announced nevertheless.
         return await asyncio.shield(update)
 
     # Changes

@@ -5,7 +5,7 @@
 3. Withdraw from what the previous epoch led (`broker/cluster/withdrawal.py`), and from the in-sync
    replicas if the end of a log may be lost. With an empty disk, refuse again: it may have become
    the last one.
-4. Register. From here on the controller may assign roles.
+4. Register. From then on the controller may assign roles.
 
 A crash after any step: the next start begins again and finds less to give up.
 """

@@ -25,7 +25,7 @@ from echoless.broker.tree.node_tree import CoordinationError
 logger = logging.getLogger(__name__)
 
 SETTLE_S: Final = 1.0
-"""How long a leaving broker waits for its followers to catch up."""
+"""The time a leaving broker waits for its followers to catch up."""
 
 
 class Leaving:

@@ -14,7 +14,7 @@ class ClusterMemberState(Enum):
     """The states of a member: whether it is registered, and whether it is leaving."""
 
     STARTING = ("starting", False, False)
-    """Not registered yet."""
+    """The broker is not registered yet."""
     JOINED = ("joined", True, False)
     """Registered under the present session: the controller may give it roles."""
     LOST = ("lost", False, False)

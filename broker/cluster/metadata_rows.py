@@ -47,7 +47,7 @@ class MetadataRows:
         """The live brokers as of the kept rows."""
 
     def count_missing(self, topics: Iterable[Topic], version: int) -> int:
-        """How many partitions still have to be packed for an answer with these topics."""
+        """The number of partitions that still have to be packed for an answer with these topics."""
         self._forget_if_brokers_changed()
         return sum(topic.partition_count for topic in topics if self._find(topic, version) is None)
 

@@ -18,7 +18,7 @@ from echoless.protocol.native.replication import AwaitTopic, read_await_topic_an
 logger = logging.getLogger(__name__)
 
 TOPIC_CREATED_S: Final = 2.0
-"""How long the creator of a topic waits for other brokers to know it."""
+"""The time the creator of a topic waits for other brokers to know it."""
 
 
 class TopicCreation:

@@ -36,7 +36,7 @@ class InternalTopic:
     partitions_from: str
     """The name in `Config` of the number of partitions that it is created with."""
     replicas_from: str
-    """The name in `Config` of the number of replicas that it is to have."""
+    """The name in `Config` of the number of replicas that it should have."""
     fixed: Mapping[str, str]
     """Settings that are in force whatever is stored."""
     initial: Mapping[str, str]
@@ -47,7 +47,7 @@ class InternalTopic:
         return int(getattr(config, self.partitions_from))
 
     def replication_factor(self, config: Config) -> int:
-        """The number of replicas that each partition is to have, once there are as many brokers."""
+        """The number of replicas that each partition should have, once there are as many brokers."""
         return int(getattr(config, self.replicas_from))
 
     def check_allowed(self, changes: Mapping[str, str]) -> None:

@@ -65,7 +65,7 @@ class AllowFaults(enum.StrEnum):
 
 
 class Authorizer(enum.StrEnum):
-    """Who decides what a client may do: no one, or the access control lists of the cluster."""
+    """The authority on what a client may do: none, or the access control lists of the cluster."""
 
     NONE = "none"
     ACL = "acl"
@@ -79,14 +79,14 @@ class IdempotentWriteAcl(enum.StrEnum):
 
 
 class ProducerIdBinding(enum.StrEnum):
-    """Who may use a producer id: anyone who may write, or only the principal that obtained it."""
+    """The clients that may use a producer id: all that may write, or only the principal that obtained it."""
 
     NONE = "none"
     PRINCIPAL = "principal"
 
 
 class LogFormat(enum.StrEnum):
-    """How log lines look on standard error."""
+    """The format of log lines on standard error."""
 
     TEXT = "text"
     JSON = "json"

@@ -1,4 +1,4 @@
-"""How the name in a client's certificate becomes its principal: `ssl_principal_mapping_rules`.
+"""The mapping of the name in a client's certificate to its principal: `ssl_principal_mapping_rules`.
 
 Rules are Kafka's: comma-separated, each `DEFAULT` (the whole name) or `RULE:pattern/replacement/[LU]`. The
 pattern must match the whole name; the first rule that matches decides; `L` and `U` fold the case of its result.

@@ -36,7 +36,7 @@ from echoless.protocol.sasl.mechanism import PASSWORD_MECHANISMS, Mechanism
 
 
 class EndpointIdentification(enum.StrEnum):
-    """How the name of a server is compared with its certificate (Kafka's `https`, or not at all)."""
+    """The comparison of a server's name with its certificate (Kafka's `https`, or none)."""
 
     HTTPS = "https"
     NONE = "none"

@@ -1,4 +1,4 @@
-"""The configuration names about what becomes of stored records: compaction, compression and flushes.
+"""The configuration names for stored records: compaction, compression and flushes.
 
 `broker/config/names.py` adds all others.
 """

@@ -61,7 +61,7 @@ class Controller:
 
         `registry` follows the tree, and `live_brokers` is started, before `run` begins. `elections`
         counts the elections held: `clean`, or `unclean` (records may be lost). `internal_replicas`: the
-        number that each internal topic is to have, by name, once there are as many brokers.
+        number that each internal topic should have, by name, once there are as many brokers.
         """
         self._tree = tree
         self._registry = registry

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from echoless.broker.metadata.topic import Topic
 
 
-def wider(
+def with_missing_replicas(
     topic: Topic, partition: int, brokers: Collection[int], replication_factor: int
 ) -> tuple[int, ...] | None:
     """The replicas that the partition should get; None if it has enough, or is on its way already.

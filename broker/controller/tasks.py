@@ -23,7 +23,7 @@ from echoless.broker.controller.elections import (
     is_unclean,
     unseat,
 )
-from echoless.broker.controller.internal_replicas import wider
+from echoless.broker.controller.internal_replicas import with_missing_replicas
 from echoless.broker.controller.reassignment import (
     is_moved,
     move_into_target,
@@ -57,7 +57,7 @@ class ControllerTasks:
         elections: MutableMapping[str, int],
         internal_replicas: Mapping[str, int],
     ) -> None:
-        """`internal_replicas`: the number that each internal topic is to have, by name, once there are as many brokers."""
+        """`internal_replicas`: the number that each internal topic should have, by name, once there are as many brokers."""
         self.term = term
         self._tree = tree
         self._registry = registry
@@ -88,7 +88,7 @@ class ControllerTasks:
             await self._finish_reassignments(topic)
         for name, wanted in self._internal_replicas.items():
             if name in self._registry.topics:
-                await self._widen(name, wanted)
+                await self._add_missing_replicas(name, wanted)
 
     def _electorate(self) -> Electorate:
         brokers = self._live_brokers.brokers
@@ -161,18 +161,18 @@ class ControllerTasks:
             await self._registry.change_assignment(current.name, partition, target, None, checks)
             logger.info("%s-%d: reassigned to %s", current.name, partition, target)
 
-    async def _widen(self, name: str, wanted: int) -> None:
+    async def _add_missing_replicas(self, name: str, wanted: int) -> None:
         """Begins to give the partitions of an internal topic the replicas that they lack of those `wanted`."""
         for partition in self._registry.topics[name].assignment:
             topic = self._registry.topics.get(name)
             if topic is None:
                 return
-            target = wider(topic, partition, self._electorate().staying, wanted)
+            target = with_missing_replicas(topic, partition, self._electorate().staying, wanted)
             if target is not None:
                 replicas, moving = reassign(topic, partition, target)
                 checks = [self.term.proof, *still_as_decided(topic, partition)]
                 await self._registry.change_assignment(name, partition, replicas, moving, checks)
-                logger.info("%s-%d: is to have the replicas %s", name, partition, target)
+                logger.info("%s-%d: adding replicas: %s", name, partition, target)
 
     async def _write(self, changes: Sequence[StateChange]) -> None:
         for start in range(0, len(changes), self._changes_max):

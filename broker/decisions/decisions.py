@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
 CAPACITY_DEFAULT: Final = 1000
 PRODUCERS_MAX: Final = 10_000
-"""How many producers' latest outcomes are kept: about 5 MB if there are so many."""
+"""Producers whose latest outcomes are kept: about 5 MB if there are so many."""
 CLIENT_ID_MAX: Final = 255
-"""How much of a client id is kept: requests have room for 32 KB of it."""
+"""Characters of a client id that are kept: requests have room for 32 KB."""
 
 limited: Final = LimitedLog(logging.getLogger(__name__))
 
@@ -57,7 +57,7 @@ class Decisions:
 
     __slots__ = (
         *("_appended", "_faults", "_latest", "_metrics", "_number", "_others", "_pace"),
-        *("_streams", "_told", "_untold"),
+        *("_streams", "_offered", "_unoffered"),
         "is_followed",
     )
 
@@ -70,12 +70,12 @@ class Decisions:
         self._latest: dict[int, OutcomeFields] = {}
         """The start of each producer's latest outcome, whatever became of the batch: who sent it, and where."""
         self._streams: tuple[DecisionStream, ...] = ()
-        self._told = 0
-        """How many events were offered to followers."""
+        self._offered = 0
+        """Number of events that were offered to followers."""
         self._pace: Pace | None = None
         """Bounds the appends that are shown, while only consoles follow."""
-        self._untold = 0
-        """Events before the followers, and those skipped so far: `_number` less `_told` at that time."""
+        self._unoffered = 0
+        """Events before the followers, and those skipped so far: `_number` less `_offered` at that time."""
         self.is_followed = False
         """Whether the next append is shown to anyone, who needs the window before it, which costs a look-up."""
 
@@ -196,13 +196,13 @@ class Decisions:
         elif not is_paced and self._pace is not None:
             self._pace.stop()
             self._pace = None
-        self._untold = self._number - self._told
+        self._unoffered = self._number - self._offered
         self.is_followed = bool(streams) and (self._pace is None or self._pace.left > 0)
 
     def _report_skipped(self) -> None:
         """Tells consoles how many appends they were not shown, and shows the next ones again."""
-        untold = self._number - self._told
-        skipped, self._untold = untold - self._untold, untold
+        unoffered = self._number - self._offered
+        skipped, self._unoffered = unoffered - self._unoffered, unoffered
         if skipped and self._pace is not None:
             for stream in self._streams:
                 stream.offer(Skipped(self._number, skipped))
@@ -210,12 +210,12 @@ class Decisions:
             self.is_followed = self._pace.left > 0
 
     def followers(self) -> dict[str, int]:
-        """How many follow now: programs, and consoles."""
+        """The number of followers: programs, and consoles."""
         consoles = sum(stream.is_console for stream in self._streams)
         return {"programs": len(self._streams) - consoles, "consoles": consoles}
 
     def _tell(self, event: Event) -> None:
-        self._told += 1
+        self._offered += 1
         for stream in self._streams:
             stream.offer(event)
 

@@ -36,7 +36,7 @@ class BatchDecision(NamedTuple):
     address: str
     """The client's `host:port`."""
     principal: str
-    """Who the client was, such as `User:alice`."""
+    """The client's principal, such as `User:alice`."""
     connection_id: int
     correlation_id: int
     outcome: str
@@ -89,7 +89,7 @@ class FaultHit(NamedTuple):
     detail: str = ""
     """The fields of the action, such as `code=REQUEST_TIMED_OUT`, `ms=100`, `later=wait`."""
     principal: str = ""
-    """Who the client was; empty if no request was hit."""
+    """The client's principal; empty if no request was hit."""
 
     def subjects(self) -> Sequence[Subject]:
         return [(batch.producer_id, batch.topic, batch.partition) for batch in self.batches]

@@ -18,7 +18,7 @@ _PER_TICK: Final = int(PER_SECOND * _TICK_S)
 
 
 class Pace:
-    """How many more appends may be shown now. `on_room` is called when there is room again."""
+    """The appends that may still be shown now. `on_room` is called when there is room again."""
 
     __slots__ = ("_on_room", "_timer", "left")
 

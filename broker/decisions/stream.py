@@ -1,7 +1,7 @@
 """The bounded queue of events not yet sent to one reader of `/decisions?follow=true`.
 
 The broker never waits for a reader: events that find the queue full are counted and dropped, and the
-reader is told how many, at the point where they are missing. Single owner: the event loop. Knows
+reader is sent their number, at the point where they are missing. Single owner: the event loop. Knows
 nothing of HTTP.
 """
 
@@ -17,7 +17,7 @@ CAPACITY_DEFAULT: Final = 10_000
 
 
 class Selection(NamedTuple):
-    """Which events a reader wants to see; None means any."""
+    """The events that a reader wants to see; None means any."""
 
     producer_id: int | None = None
     topic: str | None = None
@@ -46,7 +46,7 @@ class Waiting(NamedTuple):
 
     events: Sequence[Event]
     lost: int
-    """How many events after these found no room."""
+    """Number of events after these that found no room."""
 
 
 class DecisionStream:

@@ -19,7 +19,7 @@ from echoless.protocol.errors import ErrorCode
 
 DELAY_MS_MAX: Final = 3600 * 1000
 SWAP_WAIT_MS: Final = 1000
-"""How long the first of two requests waits for the second, unless the rule says otherwise."""
+"""The time the first of two requests waits for the second, unless the rule says otherwise."""
 
 
 class InjectionPoint(enum.Enum):
@@ -36,9 +36,9 @@ class Later(enum.StrEnum):
     """The fate of the answers after a lost one on the same connection."""
 
     WAIT = "wait"
-    """They never arrive either, as after a lost packet: answers keep the order of their requests."""
+    """Later answers never arrive either, as after a lost packet: answers keep the order of their requests."""
     SEND = "send"
-    """They are sent: for clients that match answers to requests by correlation id."""
+    """Later answers are sent: for clients that match answers to requests by correlation id."""
 
 
 CRASH_POINTS: Final = {

@@ -35,7 +35,7 @@ class DeniedRight:
         return cast("Access", cls(access, right, topics))
 
     def rights(self, peer: Peer) -> Rights:
-        """Not kept by the peer: its next request has its own rights again."""
+        """Makes rights that the peer does not keep: its next request has its own again."""
         own = None if self._access is None else self._access.rights(peer)
         rule = _DenyingRule(own, self._right, self._topics)
         return Rights(cast("AclAuthorizer", rule), peer.principal, peer.host)

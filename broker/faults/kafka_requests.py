@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 READ_AT_ONCE_BYTES: Final = 16 * 1024
-"""How large a request may be to be read on the event loop, in about a millisecond."""
+"""Bytes of a request that is read on the event loop, in about a millisecond."""
 
 
 class _Inside(NamedTuple):

@@ -30,7 +30,7 @@ from echoless.protocol.framing import Frame
 _CUT: Final = "cut_replica_link"
 _FREEZE: Final = "freeze"
 _PARTIAL: Final = frozenset({"error", "error_after", "deny"})
-"""They leave the partitions alone that do not match; all others take the whole request."""
+"""Actions that leave the partitions alone that do not match; all others take the whole request."""
 _COMPARED_AT_ONCE: Final = 2000
 """Partitions times rules that are compared in one go, in about two milliseconds."""
 
@@ -60,7 +60,7 @@ class FaultyPort:
     # --- with rules, or without ---
 
     def use(self, rules: Sequence[ActiveRule]) -> None:
-        """These rules from now on; with none, requests go past this file again."""
+        """Acts on these rules from now on; with none, requests go past this file again."""
         self._rules = rules
         self._actions.forget_all_but(rules)
         self._server.route = self._route if rules else None

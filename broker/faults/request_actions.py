@@ -103,7 +103,7 @@ class RequestActions:
         return _nothing(answer) if hit.rule.action.later is Later.SEND else self._silence(answer)
 
     async def _silence(self, answer: Dispatched) -> Buffers | None:
-        """Never answers; ends with the connection, or ends it with the broker."""
+        """Answers nothing; ends with the connection, or ends it with the broker."""
         await finished(answer)
         await self._stopping.wait()
         raise CloseConnectionError

@@ -19,7 +19,7 @@ DURATION_MS_MAX: Final = 7 * 24 * 3600 * 1000
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Schedule:
-    """Which of the matching requests are acted on. The default: all of them, forever."""
+    """The choice of matching requests that are acted on. The default: all of them, forever."""
 
     skip: int = 0
     times: int | None = None
@@ -27,7 +27,7 @@ class Schedule:
     seed: int | None = None
     """The seed of the chance. None: the broker draws one, and shows it."""
     duration_ms: int | None = None
-    """How long the rule acts, from the moment it was added."""
+    """The time for which the rule acts, from the moment it was added."""
 
     @classmethod
     def read(cls, fields: RuleFields) -> Schedule:
@@ -55,7 +55,7 @@ class Schedule:
 
 
 class Turns:
-    """How far one rule's schedule has come. Single owner."""
+    """The progress of one rule's schedule. Single owner."""
 
     __slots__ = ("_ends_at_s", "_schedule", "hits", "rng", "seen")
 
@@ -67,9 +67,9 @@ class Turns:
         if schedule.duration_ms is not None:
             self._ends_at_s = now_s + schedule.duration_ms / 1000
         self.seen = 0
-        """How many have matched so far; never fewer than `hits`."""
+        """Number of requests that matched so far; never less than `hits`."""
         self.hits = 0
-        """How many of them were acted on."""
+        """Number of matching requests that were acted on."""
 
     def end(self) -> None:
         """Exhausts it now, whatever the time: a timer may be early by the resolution of the clock."""

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 API = declared(__name__)
 
 ENTITIES_MAX: Final = 1000
-"""How many entities one request may change: each is written by itself."""
+"""Entities that one request may change: each is written by itself."""
 _WHOLE_WITHIN: Final = 1e-6
-"""How far a value may be from a whole number, as in Kafka."""
+"""The distance from a whole number that a value may have, as in Kafka."""
 
 
 async def handle(request: Request, services: Services) -> Answer:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 API = declared(__name__)
 
 _LOST_RACES_MAX: Final = 10
-"""Races lost to ISR changes and other requests before the client is told to try again."""
+"""Races lost to ISR changes and other requests before the client is asked to try again."""
 
 
 async def handle(request: Request, services: Services) -> Answer:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 API = declared(__name__)
 
 USERS_MAX: Final = 1000
-"""How many users one request may change: each is written by itself."""
+"""Users that one request may change: each is written by itself."""
 
 
 class _Changes(NamedTuple):

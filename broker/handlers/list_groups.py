@@ -33,7 +33,7 @@ class ListGroupsRequest(NamedTuple):
 
 
 def handle(request: Request, services: Services) -> Outcome:
-    """Those of the partitions that are loaded; with an error if some are not."""
+    """The groups of the partitions that are loaded; with an error if some are not."""
     body, rights = typed(ListGroupsRequest, request.body), rights_of(request, services)
     groups: list[dict[str, Any]] = []
     steps = _listed(body, rights, services, groups)

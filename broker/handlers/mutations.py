@@ -38,7 +38,7 @@ class Mutations:
 
     @classmethod
     def of(cls, request: Request, services: Services) -> Self:
-        """Those of a request of the Kafka port."""
+        """The mutations of a request of the Kafka port."""
         header = request.header
         is_strict = header.api_version >= REFUSED_SINCE[header.api_key]
         return cls(services.quotas, request.peer, header.client_id, is_strict=is_strict)
@@ -61,7 +61,7 @@ class Mutations:
 
 
 def mutation_pause_ms(request: Request, answer: Answer, bucket: TokenBucket, now: float) -> int:
-    """How long the client has to pause: if something was refused, or would be in a newer version."""
+    """The time the client has to pause: if something was refused, or would be in a newer version."""
     header = request.header
     is_strict = header.api_version >= REFUSED_SINCE[header.api_key]
     if is_strict and not (isinstance(answer, Mapping) and _has_refused(answer)):

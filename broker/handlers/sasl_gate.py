@@ -32,9 +32,9 @@ from echoless.protocol.request_fields import compact_size, field_bytes, string
 from echoless.protocol.sasl.mechanism import SaslError
 
 _REASON_LENGTH_MAX: Final = 1000
-"""How much the text of a refusal has: a string of the older versions is 32 KiB at most."""
+"""The length of a refusal's text: a string of the older versions is 32 KiB at most."""
 REFUSED_BYTES_MAX: Final = 4096
-"""How large a request in the middle of a log-in may be to be answered: it is decoded on the event loop."""
+"""The size of a request in the middle of a log-in that is answered: it is decoded on the event loop."""
 _KEY: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _LIFETIME: Final = struct.Struct(">q")

@@ -33,9 +33,9 @@ DEFAULT_NAME: Final = "<default>"
 _ATTEMPTS_MAX: Final = 10
 _PAUSE_S: Final = (0.1, 0.15)
 _CHANGES_KEPT: Final = 1000
-"""How many change nodes stay: brokers have long seen those before."""
+"""Change nodes that stay: brokers have long seen the older ones."""
 _CHANGES_REMOVED_AT_ONCE: Final = 10
-"""How many older ones a change removes: more than it adds, and no more than its client can wait for."""
+"""Older change nodes that a change removes: more than it adds, and no more than its client can wait for."""
 
 
 def sanitized(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Which partitions a broker may lead without asking anyone, and what their states become.
+"""The partitions that a broker may lead without asking anyone, and what their states become.
 
 A single broker does this at its start; in a cluster the controller decides for all brokers instead.
 The leader epoch grows at every restart, as with Kafka: what was appended before a crash can be told

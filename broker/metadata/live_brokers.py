@@ -1,4 +1,4 @@
-"""Which brokers are registered, kept up to date by watches.
+"""The registered brokers, kept up to date by watches.
 
 While the coordinator cannot be reached, the view stays as it was last known.
 """

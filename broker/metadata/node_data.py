@@ -28,7 +28,7 @@ CLUSTER_ID: Final = "/cluster/id"
 CONTROLLER: Final = "/controller"
 """Ephemeral: its broker is the controller."""
 CONTROLLER_EPOCH: Final = "/controller_epoch"
-"""How often there was a new controller; every write of a controller depends on its version."""
+"""The number of controllers so far; every write of a controller depends on its version."""
 PREFERRED_REPLICA_ELECTION: Final = "/admin/preferred_replica_election"
 """Exists while elections are requested; see `broker/controller/election_requests.py`."""
 
@@ -42,7 +42,7 @@ class Reassignment(NamedTuple):
     """A partition on its way to other replicas; its assignment is all of them until it is done."""
 
     adding: tuple[int, ...]
-    """Not yet in sync, or not yet known to be."""
+    """Replicas not yet in sync, or not yet known to be."""
     removing: tuple[int, ...]
     """Replicas to remove once all that are added are in sync."""
 

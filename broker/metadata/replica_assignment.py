@@ -1,4 +1,4 @@
-"""Which brokers hold which partition of a new topic. Pure.
+"""The assignment of a new topic's partitions to brokers. Pure.
 
 With racks, the replicas of a partition are spread over as many racks as there are, so that it outlives
 the loss of one. Racks count where every broker alive has one; where only some have, none counts

@@ -97,7 +97,7 @@ class StateChange(NamedTuple):
     topic: str
     partition: int
     before: LeaderAndIsr | None
-    """As the decision knew it, with the node version that the write depends on; None: no state yet."""
+    """The state that the decision knew, with the node version that the write depends on; None: no state yet."""
     after: LeaderAndIsr
     """Its `node_version` says nothing."""
 

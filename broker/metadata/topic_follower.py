@@ -135,7 +135,7 @@ class TopicFollower:
                 self._mark(name)
 
     async def _read(self, names: Sequence[str]) -> set[str]:
-        """Those that cannot be read; each keeps what was known of it, and the others go on."""
+        """Reads the named topics; returns those that cannot be read, which keep what was known of them."""
         try:
             await self._refresh(names)
         except NodeDataError as error:

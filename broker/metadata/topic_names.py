@@ -1,4 +1,4 @@
-"""Which names a topic may have (Kafka's `Topic.validate`). Pure."""
+"""The names that a topic may have (Kafka's `Topic.validate`). Pure."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ async def read_topic_names(tree: NodeTree) -> list[str]:
 
 
 async def read_topics(tree: NodeTree, names: Sequence[str]) -> dict[str, Topic]:
-    """Those of the named topics that exist and are not being deleted. Raises `NodeDataError`."""
+    """Reads the named topics that exist and are not being deleted. Raises `NodeDataError`."""
     nodes = await tree.read_many([topic_path(name) for name in names])
     configs = await tree.read_many([topic_config_path(name) for name in names])
     topics = [
@@ -216,7 +216,7 @@ def new_partition_operations(topic: Topic, partitions: Iterable[int]) -> Iterato
 
 
 def config_operation(topic: Topic) -> Operation:
-    """The topic's configuration as it shall be, over the version that it had."""
+    """The topic's new configuration, conditional on the version that it had."""
     path, data = topic_config_path(topic.name), encode_config(topic.config)
     if topic.config_version == NO_NODE:
         return Create(path, data)
@@ -236,7 +236,7 @@ def state_operations(before: Topic, after: Topic) -> Iterator[Operation]:
 async def state_change_operations(
     tree: NodeTree, changes: Sequence[StateChange]
 ) -> list[Operation]:
-    """The states as they shall be, over those before. First states come with what is missing above."""
+    """The new states, conditional on the versions before. First states come with the nodes that are missing above."""
     first = [change for change in changes if change.before is None]
     parents = dict.fromkeys(
         path

@@ -206,7 +206,7 @@ class TopicRegistry:
         return await self._change(name, lambda: self._configure(name, alter))
 
     async def _change(self, name: str, change: Callable[[], Awaitable[T]]) -> T:
-        """Makes a change for a client, which is told so if the outcome is unknown."""
+        """Makes a change for a client, which gets an error that says so if the outcome is unknown."""
         try:
             return await self._decide_until_won(change, [name])
         except (ConnectionLostError, MultiFailedError) as error:

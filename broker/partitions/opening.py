@@ -3,7 +3,7 @@
 Directories are made in threads, a slice at a time, in the order of the events (`disk_queue.py`). A
 partition that is not wanted any more when its slice is ready is left to the removal that was queued
 meanwhile. A new topic `is_new` until all of its partitions here take records; until then clients are
-not told about it.
+not notified of it.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class PartitionRegistry:
             raise KafkaError(missing)
         partition = self.held.get((known.name, index))
         if partition is None or (
-            partition.topic_id is not known.topic_id  # nearly always it is, and comparing is slow
+            partition.topic_id is not known.topic_id  # usually it is, and comparing is slow
             and partition.topic_id != known.topic_id
         ):
             is_elsewhere = index in known.assignment

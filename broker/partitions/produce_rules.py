@@ -25,7 +25,7 @@ class ProduceRules:
     may_be_deleted: bool = True
     """Whether DeleteRecords applies: not to a topic that is only compacted."""
     codec: Compression | None = None
-    """How batches are stored; None: as they were sent."""
+    """The compression that batches are stored with; None: as they were sent."""
     flush_messages: int | None = None
     """After so many records the log is flushed; 1: before each acknowledgement. None: by `log_flush` alone."""
     flush_ms: int | None = None

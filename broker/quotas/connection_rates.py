@@ -1,4 +1,4 @@
-"""How fast connections are made (KIP-612): by all clients together, on each listener, and by each address.
+"""The rates at which connections are made (KIP-612): by all clients together, on each listener, and by each address.
 
 Beyond the rate of the broker or of its listener a new connection is accepted, and waits at the entrance. Beyond that of its address it is
 refused.

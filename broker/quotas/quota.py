@@ -67,7 +67,7 @@ def limit_of(limits: Limits, key: QuotaKey, user: str, client_id: str) -> Limit 
 
 
 def address_limit_of(limits: Limits, ip: str) -> float | None:
-    """How many connections per second the address may make; None: any number."""
+    """The connections per second that the address may make; None: any number."""
     for name in (ip, DEFAULT_NAME):
         value = limits.get(Entity(ip=name), {}).get(QuotaKey.CONNECTION_CREATION_RATE)
         if value is not None:

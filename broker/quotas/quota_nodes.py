@@ -1,4 +1,4 @@
-"""Quotas in the tree, where Kafka 3.9 keeps them, so that both read them and each is told of the other's changes.
+"""Quotas in the tree, where Kafka 3.9 keeps them, so that both read them and each sees the other's changes.
 
 `/config/users/<user>`, `/config/users/<user>/clients/<client id>`, `/config/clients/<client id>` and
 `/config/ips/<address>`. A user's node also holds credentials, which survive a change here. No cache: `quotas.py` has one.

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 limited: Final = LimitedLog(logging.getLogger(__name__))
 
 READ_INTERVAL_S: Final = 60.0
-"""How long a lost announcement can go unnoticed."""
+"""The longest time for which a lost announcement can go unnoticed."""
 METERS_MAX: Final = 10_000
-"""How many clients' uses are remembered: client ids are chosen by clients."""
+"""Clients whose uses are remembered: client ids are chosen by clients."""
 _RATES: Final = 3
 _BUCKETS: Final = 2
-"""How many rates and buckets a client can have."""
+"""Rates, and buckets, that a client can have."""
 _USER: Final = "User:"
 _PER_CENT: Final = 100
 _REQUEST_PAUSE_MS_MAX: Final = int(SAMPLE_S * 1000)

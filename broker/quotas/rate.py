@@ -44,7 +44,7 @@ class Rate:
         return self.throttle_ms(now)
 
     def throttle_ms(self, now: float) -> int:
-        """How long nothing may be used until the rate is back at the limit."""
+        """The time in which nothing may be used until the rate is back at the limit."""
         self._forget(now)
         if not self._samples:
             return 0
@@ -88,7 +88,7 @@ class TokenBucket:
         self._tokens -= tokens
 
     def throttle_ms(self, now: float) -> int:
-        """How long until there is no debt."""
+        """The time until there is no debt."""
         self._refill(now)
         if self._tokens >= 0:
             return 0

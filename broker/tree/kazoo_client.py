@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 RESTART_DELAY_S: Final = 1.0
 END_S: Final = 1.0
-"""How long the end of a session may take."""
+"""The time that the end of a session may take."""
 
 _ENDING: Final = "end of a ZooKeeper session"
 _log = logging.getLogger(__name__)

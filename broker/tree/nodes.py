@@ -77,7 +77,7 @@ class Nodes:
         return sorted(self._children.get(path, ()))
 
     def child_count(self, path: str) -> int:
-        """How many children the node has; 0 if the node does not exist."""
+        """The number of the node's children; 0 if it does not exist."""
         return len(self._children.get(path, ()))
 
     def owned_by(self, session_id: int) -> list[str]:

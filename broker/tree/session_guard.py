@@ -105,7 +105,7 @@ class SessionGuard:
         try:
             await self._tree.multi([Check(self._path, ANY_VERSION)])
         except MultiFailedError:
-            pass  # no such node: an answer all the same
+            pass  # no such node: an answer nevertheless
         except CoordinationError:
             return
         is_lost = self._tree.session_state is SessionState.LOST

@@ -23,7 +23,7 @@ from echoless.client.aiokafka_options import security_arguments
 
 _POLL_MS: Final = 200
 _RECORDS_MAX: Final = 10_000
-"""How many records are printed between two looks at the time."""
+"""Records printed between two looks at the time."""
 _COMMIT_INTERVAL_S: Final = 1.0
 
 

@@ -18,7 +18,7 @@ class EpochCheck:
     def __init__(
         self, directory: str, log_start_offset: int, written_below: float, findings: Findings
     ) -> None:
-        """`written_below`: the file's entries for offsets from here on are not final yet."""
+        """`written_below`: the file's entries for offsets at or above it are not final yet."""
         self._path = paths.join(directory, paths.LEADER_EPOCH_CHECKPOINT)
         self._log_start_offset = log_start_offset
         self._written_below = written_below

@@ -64,7 +64,7 @@ class CopierFigures:
     """Size of their keys and values."""
     commits: int = 0
     generations: int = 0
-    """How often it has joined the group."""
+    """Number of times it has joined the group."""
     generation: int = -1
     """The number of the last one."""
     partitions: int = 0

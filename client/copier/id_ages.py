@@ -1,4 +1,4 @@
-"""How long a producer id may be used, and when another may take its place.
+"""The time for which a producer id may be used, and when another may take its place.
 
 Brokers forget a producer that has been silent for `expiration_s`, in each partition by itself. So an id is replaced
 at half that age: every partition then knows all that was written under it. Two conditions keep another member,

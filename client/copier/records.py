@@ -36,7 +36,7 @@ class OutputRecord(NamedTuple):
     key: bytes | None = None
     headers: Headers = ()
     timestamp_ms: int = -1
-    """Since 1970; -1: that of the input record."""
+    """Milliseconds since 1970; -1: the timestamp of the input record."""
 
 
 Copy = Callable[[InputRecord], Iterable[OutputRecord]]

@@ -41,7 +41,7 @@ class CopierSettings:
     id_expiration_s: float = 86_400.0
     """The brokers' `producer_id_expiration_ms` (Kafka: `producer.id.expiration.ms`), if it is not the default."""
     topics_interval_s: float = 30.0
-    """How often topics and partitions are looked for that are new."""
+    """Interval between searches for new topics and partitions."""
     instance_id: str | None = None
     """Kafka's `group.instance.id`: a member that keeps its partitions over a restart."""
     session_timeout_s: float = 10.0
@@ -56,7 +56,7 @@ class CopierSettings:
 
     @property
     def member(self) -> MemberSettings:
-        """Those that its member of the group has."""
+        """The settings of its member of the group."""
         return MemberSettings(
             group=self.group,
             protocol=PROTOCOL,

@@ -52,7 +52,7 @@ class MemberSettings:
     """With one, a restart within the session keeps the partitions (KIP-345)."""
     session_timeout_s: float = 10.0
     rebalance_timeout_s: float = 60.0
-    """How long a rebalance waits for this member to finish its work and join."""
+    """The time that a rebalance waits for this member to finish its work and join."""
     request_timeout_s: float = 10.0
 
 

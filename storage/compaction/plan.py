@@ -54,7 +54,7 @@ class Pass(NamedTuple):
     """The range of one pass over a log."""
 
     dirty_start: int
-    """The keys from here on are read."""
+    """The offset from which keys are read."""
     end_offset: int
     """The end of the last segment that is cleaned."""
     clean_bytes: int

@@ -1,7 +1,7 @@
 """One batch and what is known of its keys -> the bytes that replace it.
 
 A record below the end of the key map stays if it has a key, no newer record has the same, and it is no
-tombstone whose time is over. What becomes of the batch:
+tombstone whose time is over. The batch then:
 
 all records stay             the same bytes
 some stay                    rebuilt: offsets, sequences, producer, epochs, codec and type of timestamp as they

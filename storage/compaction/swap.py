@@ -5,7 +5,7 @@ files it replaces:
 
 1. It was written to `<base>.log.cleaned` and synced. Crash: the old segments; opening the log removes it.
 2. Rename it to `<base>.log.swap`, and sync the directory. Crash before the sync: the old segments, or as after
-   it. From here on the replacement is decided, and opening the log carries out the rest.
+   it. From then on the replacement is decided, and opening the log carries out the rest.
 3. Remove the old segments but the first, the newest first, each before its indexes. Crash: done again from
    step 3.
 4. Remove the indexes of the first one, which describe other bytes. Crash: done again from step 3.
@@ -43,7 +43,7 @@ class Cleaned(NamedTuple):
     """The segments that it replaces, oldest first."""
     size: int
     indexes: SegmentIndexes
-    """Those of the new file, sealed."""
+    """The new file's indexes, sealed."""
 
 
 class PendingSwap:

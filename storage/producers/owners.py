@@ -18,7 +18,7 @@ class Owners:
         self._ids: dict[int, OrderedDict[int, None]] = {}
         self._by_count: dict[int, set[int]] = {}
         self._most = 0
-        """How many ids the owners with most have."""
+        """Number of ids of the owners that have most."""
 
     def put(self, producer_id: int) -> None:
         """Notes an append."""

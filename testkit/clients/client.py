@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
 REQUEST_TIMEOUT_MS: Final = 1000
-"""How long a producer waits for an answer before it retries; no client accepts less."""
+"""The time a producer waits for an answer before it retries; no client accepts less."""
 PATIENT_REQUEST_TIMEOUT_MS: Final = 45_000
 """The same of a patient producer, longer than a scenario waits for anything: only the end of its
 connection makes it retry.
@@ -61,7 +61,7 @@ class Client(Protocol):
     name: str
     deliveries: Deliveries
     batches_under_way: int
-    """How many batches of one partition it sends without waiting for an answer."""
+    """Number of batches of one partition that it sends without waiting for an answer."""
     goes_on_behind_a_lost_answer: bool
     """Whether it matches answers to requests by id, not by order.
 

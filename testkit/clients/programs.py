@@ -29,7 +29,7 @@ class Program:
     client: str
     """The name its makers use."""
     batches_under_way: int
-    """How many batches of a partition it sends before the first of them is answered."""
+    """Number of batches of a partition that it sends before the first is answered."""
     goes_on_behind_a_lost_answer: bool = False
     """See `Client`."""
     build: Build | None = None

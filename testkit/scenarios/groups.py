@@ -40,7 +40,7 @@ class _Copying:
         return CopierProcess(servers, self.group, self.source, self.copies, instance)
 
     def count_stored(self) -> int:
-        """How many copies are in the log."""
+        """The number of copies in the log."""
         topics = Admin(self._stage.broker().admin).get("/topics")["topics"]
         (found,) = [one for one in topics if one["name"] == self.copies]
         return sum(one["log_end_offset"] for one in found["partitions"])

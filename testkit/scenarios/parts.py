@@ -1,4 +1,4 @@
-"""Which client can play which part, and which known outcomes differ; with the reasons."""
+"""The parts that each client can play, and the known outcomes that differ; with the reasons."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from echoless.testkit.scenarios.servers import Servers
 from echoless.testkit.scenarios.spans import PRELUDE, Span
 
 _ON_ITS_WAY_S: Final = 0.5
-"""How long the next batch waits until the broker has seen the last one; after that they may be
+"""The time the next batch waits until the broker has seen the last one; after that they may be
 merged.
 """
 _WINDOW: Final = 5

@@ -23,7 +23,7 @@ from echoless.protocol.record_batch import BatchHeader
 from echoless.protocol.sequence import DISTANCE_MAX, decrement
 
 GAP_GRACE_S: Final = 3.0
-"""How long a producer has, from its first gap on, to send the missing batches."""
+"""The time a producer has, from its first gap on, to send the missing batches."""
 PRODUCERS_MAX: Final = 10_000
 """Producers whose first gap is remembered; beyond that the oldest is forgotten."""
 GAP_CODES: Final = frozenset(

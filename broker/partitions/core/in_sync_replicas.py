@@ -58,7 +58,7 @@ class InSyncReplicas:
         now_s: float,
     ) -> None:
         self.isr = isr
-        """As the state node has it, as far as this leader knows."""
+        """The ISR of the state node, as far as this leader knows."""
         self.pending: tuple[int, ...] | None = None
         """Members of an ISR that is being written, or whose write had an unknown outcome."""
         self.epoch_start_offset = epoch_start_offset

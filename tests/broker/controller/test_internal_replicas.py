@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from echoless.broker.config.internal_topics import CONSUMER_OFFSETS
-from echoless.broker.controller.internal_replicas import wider
+from echoless.broker.controller.internal_replicas import with_missing_replicas
 from echoless.broker.metadata.node_data import Reassignment
 from tests.broker.controller.cluster import Cluster, play, settle
 from tests.broker.controller.topics import state, topic
@@ -25,16 +25,16 @@ def test_a_partition_gets_what_it_lacks(
 ) -> None:
     """From the brokers with the fewest partitions of the topic; a replica that is away is kept."""
     one = topic({0: (1,), 1: (2,), 2: (3,)}, {0: state(1, 0, (1,))})
-    assert wider(one, 0, brokers, 3) == expected
+    assert with_missing_replicas(one, 0, brokers, 3) == expected
 
 
 def test_a_partition_is_left_alone_while_it_moves_or_has_no_leader_yet() -> None:
     """One step at a time; nor is a partition with more replicas than asked for narrowed."""
     moving = Reassignment(adding=(2,), removing=())
     states = {0: state(1, 0, (1,))}
-    assert wider(topic({0: (1, 2)}, states, {0: moving}), 0, (1, 2, 3), 3) is None
-    assert wider(topic({0: (1,)}, {}), 0, (1, 2, 3), 3) is None
-    assert wider(topic({0: (1, 2, 3)}, states), 0, (1, 2, 3, 4), 2) is None
+    assert with_missing_replicas(topic({0: (1, 2)}, states, {0: moving}), 0, (1, 2, 3), 3) is None
+    assert with_missing_replicas(topic({0: (1,)}, {}), 0, (1, 2, 3), 3) is None
+    assert with_missing_replicas(topic({0: (1, 2, 3)}, states), 0, (1, 2, 3, 4), 2) is None
 
 
 def test_the_topic_grows_with_the_cluster() -> None:
