@@ -1,7 +1,7 @@
 """The partitions that a broker may lead without asking anyone, and what their states become.
 
 A single broker does this at its start; in a cluster the controller decides for all brokers instead.
-The leader epoch grows at every restart, as with Kafka: what was appended before a crash can be told
+The leader epoch grows at every restart, as with Kafka: what was appended before a crash can be distinguished
 from what is appended after it. Pure.
 """
 
