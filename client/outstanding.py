@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from echoless.client.sequenced_batch import Acknowledged, Identity, SequencedBatch, distance
+from echoless.client.sequenced_batch import BatchAcknowledged, Identity, SequencedBatch, distance
 from echoless.client.sequencer_actions import Failed, Failure
 from echoless.protocol.sequence import increment
 
@@ -67,9 +67,9 @@ class Outstanding:
             return batch
         return None
 
-    def settle(self) -> list[Acknowledged]:
+    def settle(self) -> list[BatchAcknowledged]:
         """Acknowledges from the oldest on, as long as outcomes are known without a gap."""
-        actions: list[Acknowledged] = []
+        actions: list[BatchAcknowledged] = []
         sent = self.sent
         while sent and (outcome := sent[0].stored) is not None:
             # Each names the other, and what names itself is left to the garbage collector.
@@ -83,7 +83,7 @@ class Outstanding:
             batch = self.sent[0]
             outcome = batch.stored
             if outcome is None and batch.is_skipped:
-                outcome = Acknowledged(batch, None, True)
+                outcome = BatchAcknowledged(batch, None, True)
             if outcome is None:
                 break
             self.sent.popleft().stored = None

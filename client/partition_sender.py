@@ -23,7 +23,7 @@ from echoless.client.leased_partition import LeasedPartition
 from echoless.client.pipelined_connection import PipelinedConnection
 from echoless.client.produce_request import PartitionBatch
 from echoless.client.ready_batch import ReadyBatch
-from echoless.client.sequenced_batch import Acknowledged, Identity, SequencedBatch
+from echoless.client.sequenced_batch import BatchAcknowledged, Identity, SequencedBatch
 from echoless.client.sequencer import Sequencer
 from echoless.client.sequencer_actions import (
     Action,
@@ -376,7 +376,7 @@ class PartitionSender:
     def _perform(self, actions: Sequence[Action]) -> None:
         for action in actions:
             match action:
-                case Acknowledged():
+                case BatchAcknowledged():
                     self._acknowledge(action)
                 case Failed(batch):
                     self._around.on_failed(batch.payload.delivery, self._error(action))
@@ -390,7 +390,7 @@ class PartitionSender:
                 case BackOff(elsewhere):
                     self._back_off(elsewhere=elsewhere)
 
-    def _acknowledge(self, action: Acknowledged) -> None:
+    def _acknowledge(self, action: BatchAcknowledged) -> None:
         self._failures_in_a_row = 0
         batch, base_offset, is_duplicate = action
         producer_id, epoch = batch.identity

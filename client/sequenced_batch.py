@@ -33,7 +33,7 @@ class SequencedBatch:
     """Whether some attempt may have stored it. Only grows, until the numbers change."""
     is_skipped: bool = False
     """Set if it is not sent, because the leader has it; a later acknowledgement will confirm it."""
-    stored: Acknowledged | None = None
+    stored: BatchAcknowledged | None = None
     """Its outcome, as long as an earlier batch has none."""
 
     @property
@@ -66,7 +66,9 @@ class SequencedBatch:
         return first, second
 
 
-class Acknowledged(NamedTuple):
+class BatchAcknowledged(NamedTuple):
+    """The acknowledgement of one batch."""
+
     batch: SequencedBatch
     base_offset: int | None
     is_duplicate: bool | None

@@ -3,7 +3,7 @@
 The shell (`partition_sender.py`) asks `next_step()` what to do, does it, and reports the outcome;
 each event returns what the owner of the records has to do:
 
-    add -> next_step -> Send(batch)  -> on_answer / on_lost / on_unsent -> [Acknowledged, Failed ...]
+    add -> next_step -> Send(batch)  -> on_answer / on_lost / on_unsent -> [BatchAcknowledged, Failed ...]
                      -> Ask()        -> on_found
                      -> NewId()      -> on_new_id
 
@@ -43,7 +43,7 @@ from echoless.client.answers import Meaning, PartitionProduceResponse
 from echoless.client.outstanding import Outstanding
 from echoless.client.sequenced_batch import (
     EPOCH_MAX,
-    Acknowledged,
+    BatchAcknowledged,
     Identity,
     SequencedBatch,
     distance,
@@ -212,10 +212,10 @@ class Sequencer:
         if meaning is _STORED:
             is_duplicate = batch.is_repeat(answer.log_append_time, is_resumed=self._is_resumed)
             base_offset = answer.base_offset if answer.base_offset >= 0 else None
-            batch.stored = Acknowledged(batch, base_offset, is_duplicate)
+            batch.stored = BatchAcknowledged(batch, base_offset, is_duplicate)
             return self._settle()
         if meaning is Meaning.REPEAT:
-            batch.stored = Acknowledged(batch, None, True)
+            batch.stored = BatchAcknowledged(batch, None, True)
             return self._settle()
         batch.is_in_doubt |= answer.leaves_doubt
         if is_verdict:
@@ -245,7 +245,7 @@ class Sequencer:
         if batch is None or self.phase is Phase.STOPPED:
             return []
         if any(later.stored is not None for later in self._outstanding.sent):
-            batch.stored = Acknowledged(batch, None, None)  # rule 5
+            batch.stored = BatchAcknowledged(batch, None, None)  # rule 5
             return self._settle()
         return self._give_up(batch, failure, None)
 
@@ -356,7 +356,7 @@ class Sequencer:
             return [BackOff(elsewhere=False)]
         if self._outstanding.is_known_stored(oldest):
             # Nothing comes after it that could confirm it, and it is too old to be repeated.
-            oldest.stored = Acknowledged(oldest, None, True)
+            oldest.stored = BatchAcknowledged(oldest, None, True)
             return self._settle()
         stored_count = distance(last_sequence, oldest.base_sequence) + 1
         return [self._divide(oldest, stored_count)] if stored_count > 0 else []

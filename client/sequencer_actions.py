@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from echoless.client.answers import PartitionProduceResponse
-from echoless.client.sequenced_batch import Acknowledged, Identity, SequencedBatch
+from echoless.client.sequenced_batch import BatchAcknowledged, Identity, SequencedBatch
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -78,7 +78,7 @@ class BackOff(NamedTuple):
     elsewhere: bool
 
 
-Action = Acknowledged | Failed | Divided | Renumbered | BackOff
+Action = BatchAcknowledged | Failed | Divided | Renumbered | BackOff
 
 
 class Send(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -13,10 +13,6 @@ ROOMS: Final = (
     *("broker", "cli", "client", "coordinators", "diagram"),
     *("pipeline", "protocol", "storage", "testkit"),
 )
-SHARED: Final[Mapping[str, str]] = {
-    "Acknowledged": "to be renamed: broker/native, client/sequenced_batch.py",
-}
-"""Names that several classes may have, and the reason."""
 
 
 def test_no_two_public_classes_share_a_name() -> None:
@@ -26,9 +22,7 @@ def test_no_two_public_classes_share_a_name() -> None:
         for path in sorted((ROOT / room).rglob("*.py")):
             for name in public_classes(ast.parse(path.read_text(encoding="utf-8"))):
                 homes[name].append(path.relative_to(ROOT).as_posix())
-    shared = {name: paths for name, paths in homes.items() if len(paths) > 1}
-    assert {name: shared[name] for name in sorted(shared.keys() - SHARED)} == {}
-    assert SHARED.keys() - shared == set(), "an exception that is no longer needed"
+    assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
 
 
 def test_nested_and_conditional_classes_count() -> None:

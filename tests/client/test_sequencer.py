@@ -8,7 +8,7 @@ import weakref
 import pytest
 
 from echoless.client.answers import PartitionProduceResponse
-from echoless.client.sequenced_batch import EPOCH_MAX, Acknowledged, Identity
+from echoless.client.sequenced_batch import EPOCH_MAX, BatchAcknowledged, Identity
 from echoless.client.sequencer import BAD_NEWS_MAX, Phase, Sequencer
 from echoless.client.sequencer_actions import (
     AfterFailure,
@@ -91,7 +91,7 @@ def test_success_acknowledges_with_its_offset():
     one = sequencer()
     (batch,) = given(one, 2)
     send(one)
-    assert one.on_answer(batch, STORED) == [Acknowledged(batch, 100, False)]
+    assert one.on_answer(batch, STORED) == [BatchAcknowledged(batch, 100, False)]
     assert one.is_idle
     assert one.first_unacknowledged == 9
 
@@ -99,7 +99,7 @@ def test_success_acknowledges_with_its_offset():
 def test_46_is_success_without_an_offset():
     """46: stored long ago."""
     _, batch, actions = answered_alone(ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
-    assert actions == [Acknowledged(batch, None, True)]
+    assert actions == [BatchAcknowledged(batch, None, True)]
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def asked(code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, *counts, **start):
 def test_45_of_a_stored_batch_is_success(code):
     """Kafka answers 45 to a repeat older than its window; the last sequence shows it."""
     one, (batch,) = asked(code)
-    assert one.on_found(LeaderEntry(3, 8)) == [Acknowledged(batch, None, True)]
+    assert one.on_found(LeaderEntry(3, 8)) == [BatchAcknowledged(batch, None, True)]
 
 
 def test_45_with_nothing_missing_is_sent_again():
@@ -279,8 +279,8 @@ def test_batch_that_is_stored_in_part_is_divided():
     assert (stored.base_sequence, stored.record_count) == (7, 2)
     assert send(one) == [missing]
     assert one.on_answer(missing, STORED) == [
-        Acknowledged(stored, None, True),
-        Acknowledged(missing, 100, None),
+        BatchAcknowledged(stored, None, True),
+        BatchAcknowledged(missing, 100, None),
     ]
 
 

@@ -23,7 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from hypothesis.stateful import run_state_machine_as_test as run
 
 from echoless.client.answers import PartitionProduceResponse
-from echoless.client.sequenced_batch import Acknowledged, Identity, SequencedBatch
+from echoless.client.sequenced_batch import BatchAcknowledged, Identity, SequencedBatch
 from echoless.client.sequencer import Phase, Sequencer
 from echoless.client.sequencer_actions import (
     AfterFailure,
@@ -160,7 +160,7 @@ class SequencerMachine(RuleBasedStateMachine):
     def _perform(self, run, actions):
         for action in actions:
             match action:
-                case Acknowledged(batch, base_offset):
+                case BatchAcknowledged(batch, base_offset):
                     self._acknowledge(run, batch.payload, base_offset)
                 case Failed(batch, _, _, may_be_stored):
                     self.failed.update(batch.payload)
