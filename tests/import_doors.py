@@ -31,14 +31,18 @@ DOORS: Final[Mapping[str, str]] = {
     "broker/config/values.py": "ipaddress: a host name to listen on",
     "broker/environment.py": "the coordinator: the one that is configured",
     "broker/faults/faults.py": "the first fault rule",
+    "broker/groups/cluster_topics.py": "consumer groups; re2: the first regular expression of one",
+    "broker/groups/service.py": "consumer groups: the first request",
     "broker/handlers/gate.py": "quotas: the first one",
     "broker/handlers/merged_responses.py": "kio: the first response that is merged",
     "broker/metadata/config_nodes.py": "urllib.parse: a quota or user whose name needs escapes",
+    "broker/network/server.py": "OpenSSL: a listener with TLS",
     "broker/serve.py": "the broker, once the configuration is known to be valid; fault rules",
     "broker/without_openssl.py": "asyncio and uvloop, behind a placeholder for ssl",
     "client/answers.py": "kio: the name of an error",
     "client/connection.py": "OpenSSL: a connection with TLS",
     "client/tokens.py": "a token endpoint",
+    "coordinators/groups/consumer/topics.py": "OpenSSL: the first group of the consumer protocol",
     "protocol/acl.py": "ipaddress: the first ACL with a host",
     "protocol/bound_ids.py": "OpenSSL: producer ids bound to a user",
     "protocol/compression.py": "cramjam: the first compressed batch",
@@ -69,11 +73,7 @@ DOORS: Final[Mapping[str, str]] = {
     "testkit/plugin.py": "the fixtures: pytest loads the plugin in every project that has the package",
     "testkit/security.py": "trustme, of the extra `testkit`",
     # To be moved.
-    "broker/groups/cluster_topics.py": "to be moved",
-    "broker/groups/groups.py": "to be moved",
-    "broker/network/open_connections.py": "to be moved",
-    "broker/network/server.py": "to be moved",
-    "coordinators/groups/consumer/topics.py": "to be moved",
+    "broker/network/open_connections.py": "to be moved: a circle with connection.py",
 }
 
 
