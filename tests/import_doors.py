@@ -72,8 +72,6 @@ DOORS: Final[Mapping[str, str]] = {
     "testkit/broker_process.py": "a broker with TLS or log-ins",
     "testkit/plugin.py": "the fixtures: pytest loads the plugin in every project that has the package",
     "testkit/security.py": "trustme, of the extra `testkit`",
-    # To be moved.
-    "broker/network/open_connections.py": "to be moved: a circle with connection.py",
 }
 
 

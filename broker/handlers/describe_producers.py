@@ -40,7 +40,7 @@ Key = tuple[str, int]
 API = declared(__name__)
 
 REPEATED_PRODUCERS_MAX: Final = 10_000
-"""How many producers an answer may list again for partitions that the request repeats."""
+"""Producers that an answer may list again for partitions that the request repeats."""
 
 
 PRODUCERS_AT_ONCE: Final = 500
