@@ -14,6 +14,7 @@ from echoless.coordinators.groups.answers import DeleteAnswer, OffsetDeleteAnswe
 from echoless.coordinators.groups.append_errors import group_code
 from echoless.coordinators.groups.classic import membership
 from echoless.coordinators.groups.config import GroupCoordinatorConfig
+from echoless.coordinators.groups.consumer import parking
 from echoless.coordinators.groups.effects import Effects, replied
 from echoless.coordinators.groups.group import CONSUMER, Group, GroupState
 from echoless.coordinators.groups.log_names import shown
@@ -140,6 +141,10 @@ def _deleted(
         return _delete_next(store, group, reply_id, code, now)
     store.live.pop(group.group_id, None)
     effects: Effects = []
+    if (
+        group.consumer is not None
+    ):  # the topics of an expression come too late for those who wait for them
+        effects += parking.refuse_all(store, group.consumer)
     for member_id in list(group.pending_members):
         effects += membership.take_back(store, group, member_id)
     return effects + replied(reply_id, DeleteAnswer(ErrorCode.NONE))

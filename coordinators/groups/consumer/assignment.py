@@ -7,14 +7,18 @@ group itself waits as it waits for an append: nothing of it changes meanwhile, s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from echoless.coordinators.groups.consumer.assignors import ASSIGNORS, DEFAULT_ASSIGNOR
 from echoless.coordinators.groups.consumer.assignors.inputs import AssignedTopic, Subscriber
 from echoless.coordinators.groups.consumer.group import ConsumerGroup
 from echoless.coordinators.groups.consumer.topics import KnownTopics
-from echoless.protocol.state_records.consumer_group_values import TargetEpochValue, TargetValue
+from echoless.protocol.state_records.consumer_group_values import (
+    MemberValue,
+    TargetEpochValue,
+    TargetValue,
+)
 from echoless.protocol.state_records.group_keys import TargetEpochKey, TargetKey
 
 WORK_AT_ONCE: Final = 2_000
@@ -22,11 +26,23 @@ WORK_AT_ONCE: Final = 2_000
 
 
 def assignor_of(group: ConsumerGroup) -> str:
-    """The name that most members give; on a tie the default, then the first in order."""
-    votes = Counter(one.assignor or DEFAULT_ASSIGNOR for one in group.state.members.values())
+    """The name that most members give; on a tie the default, then the first in order.
+
+    A member that gives none counts for the default, and so does one that was stored with an unknown one.
+    """
+    names = [one.assignor or DEFAULT_ASSIGNOR for one in group.state.members.values()]
+    votes = Counter(name if name in ASSIGNORS else DEFAULT_ASSIGNOR for name in names)
     if not votes:
         return DEFAULT_ASSIGNOR
     return min(votes, key=lambda name: (-votes[name], name != DEFAULT_ASSIGNOR, name))
+
+
+def unknown_vote(members: Mapping[str, MemberValue]) -> tuple[str, str] | None:
+    """A member that was stored with an assignor that is not known, and its name; None if there is none."""
+    for member_id, value in members.items():
+        if value.assignor is not None and value.assignor not in ASSIGNORS:
+            return member_id, value.assignor
+    return None
 
 
 class TargetAssignment:

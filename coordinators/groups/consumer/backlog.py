@@ -1,6 +1,6 @@
 """The backlog of a consumer group whose change is being stored: timers, heartbeats and other requests.
 
-A turn takes the heartbeats that have come meanwhile.
+A turn takes the heartbeats that have come meanwhile, on the path of those that need not wait.
 """
 
 from __future__ import annotations
@@ -9,15 +9,17 @@ from typing import Final
 
 from echoless.coordinators.effects import LogLine
 from echoless.coordinators.events import Now
-from echoless.coordinators.groups.consumer import parking
+from echoless.coordinators.groups.consumer import parking, regexes
 from echoless.coordinators.groups.consumer.group import ConsumerGroup
+from echoless.coordinators.groups.consumer.heartbeats import ConsumerHeartbeats
 from echoless.coordinators.groups.consumer.requests import ConsumerHeartbeat
 from echoless.coordinators.groups.consumer.sessions import ConsumerSessions
 from echoless.coordinators.groups.consumer.state import member_size
 from echoless.coordinators.groups.consumer.storing import Dispatch, Storing
 from echoless.coordinators.groups.consumer.turns import HeartbeatTurns, Waiting
 from echoless.coordinators.groups.effects import Effects, TimerKey, TimerKind
-from echoless.coordinators.groups.group import Group
+from echoless.coordinators.groups.events import RegexResolved, TargetMade
+from echoless.coordinators.groups.group import Group, GroupState
 from echoless.coordinators.groups.log_names import shown
 from echoless.coordinators.groups.store import GroupStore
 
@@ -35,11 +37,13 @@ class Backlog:
         sessions: ConsumerSessions,
         storing: Storing,
         turns: HeartbeatTurns,
+        heartbeats: ConsumerHeartbeats,
         dispatch: Dispatch,
     ) -> None:
         self._sessions = sessions
         self._storing = storing
         self._turns = turns
+        self._heartbeats = heartbeats
         self._dispatch = dispatch
 
     def go_on(self, store: GroupStore, group: Group, consumer: ConsumerGroup, now: Now) -> Effects:
@@ -49,7 +53,7 @@ class Backlog:
             if due := _take_due(consumer):
                 effects += self._end_due(store, group, consumer, due, now)
             elif heartbeats := take_heartbeats(store, consumer):
-                effects += self._turns.run(store, group, consumer, heartbeats, now)
+                effects += self._heartbeats.handle(store, heartbeats, now)
             elif consumer.queue:
                 reply_id = next(iter(consumer.queue))
                 request = parking.take(store, consumer, reply_id)
@@ -57,6 +61,30 @@ class Backlog:
             else:
                 break
         return effects
+
+    def resolved(self, store: GroupStore, event: RegexResolved, now: Now) -> Effects:
+        """Take the topics that an expression matches; a turn stores them, if only for the members there are."""
+        group = store.live.get(event.group_id)
+        consumer = group.consumer if group is not None else None
+        if group is None or consumer is None:
+            return []
+        if group.state is GroupState.DEAD:
+            return parking.refuse_all(store, consumer)
+        regexes.remember(consumer, event, now)
+        parking.unpark_resolved(consumer, event.pattern)
+        effects: Effects = []
+        if consumer.token is None and not consumer.queue:
+            effects = self._turns.run(store, group, consumer, [], now)
+        return effects + self.go_on(store, group, consumer, now)
+
+    def target_made(self, store: GroupStore, event: TargetMade, now: Now) -> Effects:
+        """End the turn for which a target was made."""
+        group = store.live.get(event.group_id)
+        consumer = group.consumer if group is not None else None
+        if group is None or consumer is None or consumer.assigning is not event.steps:
+            return []
+        effects = self._turns.target_made(consumer, now)
+        return effects + self.go_on(store, group, consumer, now)
 
     def timer_fired(
         self, store: GroupStore, group: Group, consumer: ConsumerGroup, key: TimerKey, now: Now

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from echoless.coordinators.effects import Reply
+from echoless.coordinators.effects import LogLine, Reply
 from echoless.coordinators.events import Now
 from echoless.coordinators.groups.answers import GroupAnswer, JoinAnswer, LeaveAnswer, LeftMember
 from echoless.coordinators.groups.bounds import GroupBounds
 from echoless.coordinators.groups.consumer import parking
+from echoless.coordinators.groups.consumer.assignment import unknown_vote
 from echoless.coordinators.groups.consumer.backlog import Backlog
 from echoless.coordinators.groups.consumer.descriptions import described_consumers
 from echoless.coordinators.groups.consumer.group import ConsumerGroup
 from echoless.coordinators.groups.consumer.heartbeats import ConsumerHeartbeats
+from echoless.coordinators.groups.consumer.request_checks import flaw
 from echoless.coordinators.groups.consumer.requests import ConsumerDescribe, ConsumerHeartbeat
 from echoless.coordinators.groups.consumer.sessions import ConsumerSessions
 from echoless.coordinators.groups.consumer.storing import Dispatch, Storing
@@ -21,6 +23,7 @@ from echoless.coordinators.groups.consumer.turns import HeartbeatTurns
 from echoless.coordinators.groups.effects import Effects, TimerKey
 from echoless.coordinators.groups.events import RegexResolved, TargetMade
 from echoless.coordinators.groups.group import Group, GroupState
+from echoless.coordinators.groups.log_names import shown
 from echoless.coordinators.groups.requests import (
     DeleteGroup,
     GroupRequest,
@@ -49,11 +52,12 @@ class ConsumerGroups:
 
     def __init__(self, bounds: GroupBounds, topics: KnownTopics, dispatch: Dispatch) -> None:
         """`dispatch` takes a request that has waited."""
+        self._config = bounds.config
         sessions = ConsumerSessions(bounds.config)
         self._storing = storing = Storing(sessions, dispatch)
         self._turns = turns = HeartbeatTurns(bounds, topics, sessions, storing)
-        self._backlog = Backlog(sessions, storing, turns, dispatch)
-        self._heartbeats = ConsumerHeartbeats(bounds, turns, self._backlog)
+        self._heartbeats = heartbeats = ConsumerHeartbeats(bounds, turns)
+        self._backlog = Backlog(sessions, storing, turns, heartbeats, dispatch)
 
     def start(self, store: GroupStore, group_id: str, now: Now) -> Effects:
         """Serve a group that was loaded. Raises `DecodeError` if its records contradict each other."""
@@ -63,7 +67,9 @@ class ConsumerGroups:
         contradiction = durable.consumer.contradiction()
         if contradiction is not None:
             raise DecodeError(f"the records of group {group_id} do not agree: {contradiction}")
-        return self._storing.load(store, group, durable.consumer, now)
+        effects = self._storing.load(store, group, durable.consumer, now)
+        unknown = unknown_vote(durable.consumer.members)
+        return effects if unknown is None else [*effects, _no_vote(group_id, *unknown)]
 
     def handle(
         self, store: GroupStore, reply_id: int, request: GroupRequest, now: Now
@@ -71,12 +77,15 @@ class ConsumerGroups:
         """Process the request; return None if it is to be processed as if there were one protocol."""
         if not isinstance(request, _CONCERNED):
             return None
+        flawed = flaw(request, self._config) if isinstance(request, ConsumerHeartbeat) else None
+        if flawed is not None:
+            return [Reply(reply_id, flawed.answer)]
         waiting = self._storing.must_wait(store, reply_id, request, now)
         if waiting is not None:
             return waiting
         match request:
             case ConsumerHeartbeat():
-                return self._heartbeats.handle(store, reply_id, request, now)
+                return self._heartbeats.handle(store, [(reply_id, request)], now)
             case ConsumerDescribe():
                 found = described_consumers(store.find(request.group_id), request)
                 return [Reply(reply_id, found)]
@@ -144,11 +153,16 @@ class ConsumerGroups:
 
     def resolved(self, store: GroupStore, event: RegexResolved, now: Now) -> Effects:
         """Take the topics that a regular expression matches."""
-        return self._heartbeats.resolved(store, event, now)
+        return self._backlog.resolved(store, event, now)
 
     def target_made(self, store: GroupStore, event: TargetMade, now: Now) -> Effects:
         """Take a target that was made in steps."""
-        return self._heartbeats.target_made(store, event, now)
+        return self._backlog.target_made(store, event, now)
+
+
+def _no_vote(group_id: str, member_id: str, assignor: str) -> LogLine:
+    member = f"member {shown(member_id)} of group {shown(group_id)}"
+    return LogLine(f"{member} asks for assignor {shown(assignor)}, which is not known: no vote")
 
 
 def _leaving(consumer: ConsumerGroup, one: LeavingMember) -> tuple[ErrorCode, str]:

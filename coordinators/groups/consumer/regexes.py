@@ -60,7 +60,7 @@ def remember(group: ConsumerGroup, event: RegexResolved, now: Now) -> None:
 
 
 def store_matches(group: ConsumerGroup, now: Now) -> None:
-    """Store what the members' expressions match, and forget the expressions that no member has."""
+    """Store what the members' expressions match, and forget the expressions that no member has or waits to join with."""
     if not group.must_match:
         return
     group.must_match = False
@@ -68,9 +68,17 @@ def store_matches(group: ConsumerGroup, now: Now) -> None:
     patterns = {one.topic_regex for one in group.state.members.values()} - {None}
     for pattern in sorted(stored.keys() - patterns):
         group.put(RegexKey(group_id, pattern), None)
-    for pattern, found in list(group.resolutions.items()):
+    unused = group.resolutions.keys() - patterns
+    for pattern in unused and unused - _waited_for(group):
+        del group.resolutions[pattern]
+    for pattern, found in group.resolutions.items():
         if pattern not in patterns:
-            del group.resolutions[pattern]
-        elif pattern not in stored or stored[pattern].topics != found.topics:
+            continue
+        if pattern not in stored or stored[pattern].topics != found.topics:
             value = RegexValue(found.topics, found.version, now.wall_ms)
             group.put(RegexKey(group_id, pattern), value)
+
+
+def _waited_for(group: ConsumerGroup) -> set[str | None]:
+    """The expressions of heartbeats whose turn has not come: forgotten, they would be resolved again and again."""
+    return {one.topic_regex for one in group.queue.values() if isinstance(one, ConsumerHeartbeat)}

@@ -1,4 +1,4 @@
-"""Checks of a ConsumerGroupHeartbeat that do not depend on its group."""
+"""Checks of a ConsumerGroupHeartbeat that do not depend on its group: they are made before it waits for anything."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from echoless.coordinators.groups.consumer.requests import (
     LEAVES_FOR_A_WHILE,
     UNCHANGED,
     ConsumerHeartbeat,
+    ConsumerHeartbeatAnswer,
 )
 from echoless.coordinators.groups.log_names import shown
 from echoless.protocol.errors import ErrorCode
@@ -19,6 +20,10 @@ from echoless.protocol.errors import ErrorCode
 class Refused(NamedTuple):
     code: ErrorCode
     message: str | None = None
+
+    @property
+    def answer(self) -> ConsumerHeartbeatAnswer:
+        return ConsumerHeartbeatAnswer(self.code, self.message)
 
 
 def flaw(request: ConsumerHeartbeat, config: GroupCoordinatorConfig) -> Refused | None:

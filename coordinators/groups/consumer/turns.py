@@ -186,7 +186,7 @@ def _answer_without_assignment(
     if outcome is None:
         left = (request.member_id, request.member_epoch)
         return ConsumerHeartbeatAnswer(ErrorCode.NONE, None, *left)
-    return ConsumerHeartbeatAnswer(outcome.code, outcome.message)
+    return outcome.answer
 
 
 def _reconcile(consumer: ConsumerGroup, member_id: str, owned: Partitions | None) -> None:

@@ -1,7 +1,8 @@
 """Random histories of a group of the consumer protocol, and the invariants G1, G2, G4, G5, G6 and G8 after every step.
 
 Clients own what they were last answered, and say so with their next heartbeat; answers get lost, requests of earlier
-epochs arrive late, appends fail, topics change, coordinators die. `calm` then lets every client behave.
+epochs arrive late, strangers send flawed ones, appends fail, topics change, coordinators die. `calm` then lets every
+client behave.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import random
 
 from echoless.coordinators.groups.config import GroupCoordinatorConfig
+from echoless.coordinators.groups.consumer.assignors import ASSIGNORS
 from echoless.coordinators.groups.consumer.requests import (
     UNCHANGED,
     ConsumerHeartbeat,
@@ -32,6 +34,15 @@ REBALANCE_MS = 20_000
 FAILURES = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.MESSAGE_TOO_LARGE)
 SUBSCRIPTIONS = (("t",), ("t", "u"), ("u",))
 NOTHING: Partitions = frozenset()
+FLAWS: tuple[dict[str, object], ...] = (
+    {"assignor": "x"},
+    {"member_id": "x" * 40_000},
+    {"instance_id": "€" * 20_000},
+    {"topic_regex": "x" * 40_000},
+    {"topic_names": ("x" * 2_000_000,)},
+    {"rebalance_timeout_ms": -2},
+    {"member_epoch": -3},
+)
 _CALM_ROUNDS = 40
 
 
@@ -44,6 +55,7 @@ class Client:
         self.incarnation = 0
         self.topics = SUBSCRIPTIONS[0]
         self.regex = ""
+        self.assignor: str | None = None
         self.start()
 
     def start(self) -> None:
@@ -87,7 +99,7 @@ class ConsumerHistory:
             *[self.pass_time] * 2,
             *[self.finish_append] * 4,
             *[self.hold_appends, self.arrive_late] * 2,
-            *(self.fail_over, self.change_topics, self.commit, self.administer),
+            *(self.fail_over, self.change_topics, self.commit, self.administer, self.send_flawed),
         )
         for _ in range(steps):
             self.choices.choice(actions)()
@@ -108,6 +120,7 @@ class ConsumerHistory:
             client.topics if is_full else None,
             instance_id=client.instance_id,
             topic_regex=client.regex if is_full else None,
+            assignor=client.assignor if is_full else None,
             rebalance_timeout_ms=REBALANCE_MS if is_full else UNCHANGED,
         )
         self.late.append((client, client.incarnation, request))
@@ -131,6 +144,7 @@ class ConsumerHistory:
             case 3 if client.waits_for is None:
                 client.topics = self.choices.choice(SUBSCRIPTIONS)
                 client.regex = self.choices.choice(("", "", "u"))
+                client.assignor = self.choices.choice((None, *ASSIGNORS))
                 client.must_send_all = True
             case _:
                 epoch = self.choices.choice((-1, -2)) if client.instance_id else -1
@@ -139,6 +153,14 @@ class ConsumerHistory:
                 )
                 self.shell.send(request)
                 client.start()
+
+    def send_flawed(self) -> None:
+        """A heartbeat is refused for what it says, at once, whoever sends it and whatever the group waits for."""
+        client, fields = self.choices.choice(self.clients), self.choices.choice(FLAWS)
+        epoch = self.choices.choice((0, client.epoch))
+        request = self.shell.heartbeat_request(client.member_id, epoch)._replace(**fields)  # type: ignore[arg-type]
+        code = self.shell.ask(request).error_code
+        assert code in (ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED_ASSIGNOR)
 
     def arrive_late(self) -> None:
         """A copy of a heartbeat arrives whose client has come to a later epoch since."""
@@ -234,8 +256,10 @@ class ConsumerHistory:
             answer = self.shell.answers.get(client.waits_for or 0)
             if answer is not None:
                 assert isinstance(answer, ConsumerHeartbeatAnswer)
+                joined = self.sent[client.waits_for or 0][2]
                 client.waits_for = None
                 self.take(client, answer)
+                self.check_join(joined, answer)
 
     def take(self, client: Client, answer: ConsumerHeartbeatAnswer) -> None:
         match answer.error_code:
@@ -255,6 +279,14 @@ class ConsumerHistory:
                 client.must_send_all = True
 
     # --- invariants
+
+    def check_join(self, request: ConsumerHeartbeat, answer: ConsumerHeartbeatAnswer) -> None:
+        """Who joins with a regular expression is answered when its topics are known, unless that is out of date."""
+        state = self.state()
+        known = state.members.get(request.member_id)
+        pattern = request.topic_regex
+        if answer.error_code is ErrorCode.NONE and request.member_epoch == 0 and pattern:
+            assert known is None or known.topic_regex != pattern or pattern in state.regexes
 
     def state(self) -> ConsumerState:
         """The group as the log has it."""

@@ -9,7 +9,14 @@ from unittest.mock import patch
 
 from echoless.coordinators.effects import Reply
 from echoless.coordinators.groups import offset_commits
-from echoless.coordinators.groups.consumer import epochs, heartbeats, reconciliation, turns
+from echoless.coordinators.groups.consumer import (
+    epochs,
+    groups,
+    heartbeats,
+    reconciliation,
+    regexes,
+    turns,
+)
 from echoless.coordinators.groups.consumer.admission import Admission, Admitted
 from echoless.coordinators.groups.consumer.backlog import Backlog
 from echoless.coordinators.groups.consumer.group import ConsumerGroup
@@ -168,6 +175,14 @@ def _late_timers_are_forgotten_while_storing() -> Patches:
         return known(self, store, group, consumer, *fired) if consumer.token is None else []
 
     return [patch.object(Backlog, "timer_fired", fired)]
+
+
+def _flaws_of_heartbeats_are_not_looked_for() -> Patches:
+    return [patch.object(groups, "flaw", lambda *_: None)]
+
+
+def _joins_do_not_wait_for_topics() -> Patches:
+    return [patch.object(regexes, "is_known", lambda *_: True)]
 
 
 def _requests_do_not_wait_for_what_is_stored() -> Patches:
