@@ -9,12 +9,13 @@ from echoless.broker.groups.cluster_topics import ClusterTopics
 from echoless.broker.network.turns import work_in_turns
 from echoless.broker.partitions.partition import Partition
 from echoless.broker.state_topics.append_parts import AppendParts
+from echoless.broker.state_topics.held_requests import Answered
 from echoless.broker.state_topics.shard import Shard
 from echoless.coordinators.events import TimerFired
 from echoless.coordinators.groups.answers import GroupAnswer, OffsetCommitAnswer, refusal
 from echoless.coordinators.groups.effects import MakeTarget, ResolveRegex
 from echoless.coordinators.groups.events import RegexResolved, TargetMade
-from echoless.coordinators.groups.requests import GroupRequest
+from echoless.coordinators.groups.requests import GroupRequest, OffsetFetch
 from echoless.coordinators.groups.while_loading import refusal_while_loading
 from echoless.protocol.errors import ErrorCode
 
@@ -41,6 +42,12 @@ class GroupShard(Shard["GroupCoordinator", GroupRequest, GroupAnswer]):
         super().__init__(partition, parts.appends, parts.reload)
         self._new_coordinator = parts.new_coordinator
         self._topics = parts.topics
+
+    def ask(self, request: GroupRequest) -> Answered[GroupAnswer]:
+        """Has the coordinator process the request; a look at the offsets sees all that was committed before it."""
+        if isinstance(request, OffsetFetch):
+            self.append_now()
+        return super().ask(request)
 
     def new_coordinator(self) -> GroupCoordinator:
         return self._new_coordinator()

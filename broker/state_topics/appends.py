@@ -66,6 +66,11 @@ class Appends:
             asyncio.get_running_loop().call_soon(self._append_all)
         self._asked.append(_Asked(token, records, size))
 
+    def append_now(self) -> None:
+        """Appends what this turn of the loop has asked for so far, instead of at its end."""
+        if self._asked:
+            self._append_all()
+
     def close(self) -> None:
         """Stops notifying: the leadership was lost."""
         self._is_closed = True

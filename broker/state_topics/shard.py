@@ -210,6 +210,10 @@ class Shard(ABC, Generic[Core, Request, Answer]):
             return self._held.hold(request)
         return self._held.join(request) if self._held else self._ask_now(request)
 
+    def append_now(self) -> None:
+        """Appends what requests of this turn of the loop have changed, so that the next request finds it stored."""
+        self._appends.append_now()
+
     def _ask_now(self, request: Request) -> Answer | Promise:
         if self._coordinator is None:
             return self.refusal(request, self._absence())

@@ -8,6 +8,8 @@ import pytest
 
 from echoless.broker.handlers.offset_commit import API, TOPIC_IDS_FROM
 from echoless.broker.network.turns import ROWS_PER_TURN
+from echoless.coordinators.groups.answers import OffsetFetchAnswer
+from echoless.coordinators.groups.requests import CommittedPartition, OffsetCommit, OffsetFetch
 from echoless.protocol.errors import ErrorCode
 from tests.broker.handlers.one_group import (
     GROUP,
@@ -135,6 +137,21 @@ async def test_a_look_at_the_offsets_does_not_overtake_a_commit(kafka: RawConnec
     values = {"group_id": GROUP, "topics": (topic,), "require_stable": True}
     answer = await after_a_commit(kafka, "offset_fetch", 7, values)
     assert answer.topics[0].partitions[0].committed_offset == 10
+
+
+async def test_a_look_in_the_same_step_as_a_commit_sees_it(
+    kafka: RawConnection, running: Running
+) -> None:
+    """Records are appended at the end of a step, for all of its requests; a look does not wait for that."""
+    await create_topic(kafka, "t", 1)
+    await created(kafka)
+    await committed(kafka, {"t": (0,)})  # the shard is loaded
+    groups = running.broker.services.groups
+    groups.ask(OffsetCommit(GROUP, -1, "", None, (CommittedPartition("t", 0, 10, -1, ""),)))
+    answer = groups.ask(OffsetFetch(GROUP, (("t", 0),), require_stable=True))
+    assert isinstance(answer, OffsetFetchAnswer)
+    (row,) = answer.partitions
+    assert (row.error_code, row.offset) == (ErrorCode.NONE, 10)
 
 
 @pytest.mark.slow
