@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from echoless.coordinators.events import Now
+from echoless.coordinators.recovery import Recovery
 
 
 class CoordinatorCore(Protocol):
@@ -27,3 +28,9 @@ class CoordinatorCore(Protocol):
 
     def step(self, event: Any, now: Now) -> list[Any]:
         """Processes one event. An exception is a bug: the state may be half changed."""
+
+    def recover(self, event: Any, now: Now) -> Recovery | None:
+        """Drops what `event`, with which `step` has just raised, may have half changed. Returns what is left to do.
+
+        Returns None, or raises, if that cannot be told: then the core is made again from the log.
+        """

@@ -70,6 +70,9 @@ class GroupShard(Shard["GroupCoordinator", GroupRequest, GroupAnswer]):
         metrics.group_loads_total += 1
         metrics.group_load_ms_total += round(seconds * 1000)
 
+    def name_in(self, request: GroupRequest) -> str:
+        return request.group_id
+
     def perform_own(self, effect: ResolveRegex | MakeTarget) -> None:
         match effect:
             case ResolveRegex():
@@ -85,7 +88,7 @@ class GroupShard(Shard["GroupCoordinator", GroupRequest, GroupAnswer]):
         try:
             await work_in_turns(wanted.steps)
         except Exception as error:  # noqa: BLE001 - the group would wait for its target for ever
-            self.load_again(type(wanted).__name__, error)
+            self.recover(TargetMade(wanted.group_id, wanted.steps), error)
             return
         self.step(TargetMade(wanted.group_id, wanted.steps))
 

@@ -14,18 +14,24 @@ Answer = TypeVar("Answer")
 class AwaitedReply(Promise, Generic[Request, Answer]):
     """The answer to a request, once the coordinator has given it."""
 
-    __slots__ = ("_abandoned", "given", "reply_id", "request")
+    __slots__ = ("_abandoned", "_error", "given", "reply_id", "request")
 
     def __init__(self, reply_id: int, request: Request, abandoned: Callable[[int], None]) -> None:
         super().__init__()
         self.reply_id = reply_id
         self.request = request
         self.given: Answer | None = None
+        self._error: Exception | None = None
         self._abandoned = abandoned
 
     def give(self, answer: Answer) -> None:
         """Makes the answer ready."""
         self.given = answer
+        self._become_ready()
+
+    def fail(self, error: Exception) -> None:
+        """Raises the error where the answer is taken."""
+        self._error = error
         self._become_ready()
 
     def abandon(self) -> None:
@@ -34,6 +40,8 @@ class AwaitedReply(Promise, Generic[Request, Answer]):
             self._abandoned(self.reply_id)
 
     def _result(self) -> Any:
+        if self._error is not None:
+            raise self._error
         return self.given
 
 
@@ -57,6 +65,15 @@ class Replies(Generic[Request, Answer]):
     def take(self, reply_id: int) -> AwaitedReply[Request, Answer] | None:
         """Removes a reply that is about to be given; None if its client has gone."""
         return self._awaited.pop(reply_id, None)
+
+    def take_those(
+        self, are_meant: Callable[[Request], bool]
+    ) -> list[AwaitedReply[Request, Answer]]:
+        """Removes the replies to some requests, the oldest first."""
+        found = [one for one in self._awaited.values() if are_meant(one.request)]
+        for one in found:
+            del self._awaited[one.reply_id]
+        return found
 
     def take_all(self) -> list[AwaitedReply[Request, Answer]]:
         """Removes all of them, the oldest first."""

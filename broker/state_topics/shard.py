@@ -5,7 +5,8 @@ timers and records come out as effects. Between an event and its effects there i
 
 A shard loads the partition first (`loader.py`); requests that arrive meanwhile are held for a short time, and take turns
 then (`held_requests.py`). It answers only while this broker certainly leads (hazard H1), and keeps nothing once it does
-not. An exception out of the coordinator is a bug: its state may be half changed, so it is dropped and loaded again.
+not. An exception out of the coordinator is a bug: what its step was about may be half changed, and is dropped and loaded
+again, a single group for instance. Only if that cannot be told is the whole coordinator.
 
 Each kind of state has a subclass, which knows its coordinator, what is answered without one, and the effects that only
 that coordinator has: `broker/groups/shard.py`.
@@ -107,6 +108,10 @@ class Shard(ABC, Generic[Core, Request, Answer]):
     @abstractmethod
     def refusal_while_loading(self, request: Request) -> Answer:
         """The answer to a request that has waited too long for the end of the loading."""
+
+    @abstractmethod
+    def name_in(self, request: Request) -> str:
+        """The name of what a request is about, a group's for instance."""
 
     @abstractmethod
     def perform_own(self, effect: Any) -> None:
@@ -221,7 +226,9 @@ class Shard(ABC, Generic[Core, Request, Answer]):
             return self.refusal(request, ErrorCode.NOT_COORDINATOR)
         awaited = self._replies.expect(request)
         self.step(Requested(awaited.reply_id, request))
-        return awaited if awaited.given is None else awaited.given
+        if awaited.given is not None:
+            return awaited.given
+        return awaited.answer() if awaited.is_ready else awaited
 
     def _absence(self) -> ErrorCode:
         is_lost = self.state is ShardState.LOST
@@ -278,13 +285,48 @@ class Shard(ABC, Generic[Core, Request, Answer]):
         if coordinator is None:
             return
         try:
-            self._perform(coordinator.step(event, self._now()))
+            effects = coordinator.step(event, self._now())
         except Exception as error:  # noqa: BLE001 - whatever it is, half of the event may be done
-            self.load_again(type(event).__name__, error)
+            self.recover(event, error)
+            return
+        try:
+            self._perform(effects)
+        except Exception as error:  # noqa: BLE001 - as many effects may be carried out as not
+            self._load_again(event, error)
 
-    def load_again(self, step: str, error: Exception) -> None:
-        """Replaces the shard: its coordinator has raised `error` in this step."""
-        name = self.partition.name
+    def recover(self, event: Any, error: Exception) -> None:
+        """Lets the coordinator drop what it has half changed with `event`, when it raised `error`.
+
+        The request that was served then fails; others about the same are refused, and their clients ask again.
+        """
+        coordinator = self._coordinator
+        if coordinator is None:
+            return
+        try:
+            recovery = coordinator.recover(event, self._now())
+            if recovery is None:
+                self._load_again(event, error)
+                return
+            message = "of the %s of %s, %r is loaded again: %s"
+            name, step = self.partition.name, type(event).__name__
+            what = (self.what, name, recovery.name, step)
+            limited.log(logging.ERROR, name, message, *what, exc_info=error)
+            self._refuse_all(recovery.name, event, error)
+            self._perform(recovery.effects)
+        except Exception as second:  # noqa: BLE001 - so it is in doubt as a whole
+            self._load_again(event, second)
+
+    def _refuse_all(self, name: str, event: Any, error: Exception) -> None:
+        failed = event.reply_id if isinstance(event, Requested) else None
+        for awaited in self._replies.take_those(lambda request: self.name_in(request) == name):
+            if awaited.reply_id == failed:
+                awaited.fail(error)
+            else:
+                self._answer(awaited, self.refusal_while_loading(awaited.request))
+
+    def _load_again(self, event: Any, error: Exception) -> None:
+        """Replaces the shard: its coordinator has raised `error` with this event."""
+        name, step = self.partition.name, type(event).__name__
         logger.error("the %s of %s are loaded again: %s", self.what, name, step, exc_info=error)
         self._reload(self)
 

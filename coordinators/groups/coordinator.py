@@ -17,7 +17,7 @@ from echoless.coordinators.events import (
     Requested,
     TimerFired,
 )
-from echoless.coordinators.groups import deletions, expiry, offset_reads
+from echoless.coordinators.groups import deletions, expiry, offset_reads, recovery
 from echoless.coordinators.groups.answers import CommittedOffset, ListedGroup
 from echoless.coordinators.groups.bounds import GroupBounds
 from echoless.coordinators.groups.classic import heartbeats, membership, sessions
@@ -50,6 +50,8 @@ from echoless.coordinators.groups.requests import (
 )
 from echoless.coordinators.groups.store import GroupStore
 from echoless.coordinators.groups.usage import Usage
+from echoless.coordinators.groups.while_loading import refusal_while_loading
+from echoless.coordinators.recovery import Recovery
 from echoless.protocol.errors import ErrorCode
 
 
@@ -75,6 +77,10 @@ class GroupCoordinator:
         self._leaves = Leaves(rebalances)
         self._offset_commits = OffsetCommits(bounds, topics)
         self._consumers = ConsumerGroups(bounds, topics, self._request)
+        self._last_token = 0
+        """The last append before this step."""
+        self._ended: str | None = None
+        """The group whose append this step has ended; None until that is done."""
 
     # --- loading
 
@@ -90,13 +96,21 @@ class GroupCoordinator:
 
         Raises `DecodeError` if the records of a group contradict each other.
         """
-        for group_id, durable in list(self._store.durable.groups.items()):
-            if durable.value is not None and durable.value.members:
-                yield self._begin(group_id, now, is_rebalancing=durable.value.is_rebalancing)
-            elif durable.consumer is not None and (
-                durable.consumer.members or durable.consumer.currents
-            ):
-                yield self._consumers.start(self._store, group_id, now)
+        for group_id in list(self._store.durable.groups):
+            effects = self._load(group_id, now)
+            if effects:
+                yield effects
+
+    def _load(self, group_id: str, now: Now) -> Effects:
+        """Serve a group from what is durable of it; one without members when it is asked about."""
+        durable = self._store.durable.groups.get(group_id)
+        if durable is None:
+            return []
+        if durable.value is not None and durable.value.members:
+            return self._begin(group_id, now, is_rebalancing=durable.value.is_rebalancing)
+        if durable.consumer is not None and (durable.consumer.members or durable.consumer.currents):
+            return self._consumers.start(self._store, group_id, now)
+        return []
 
     def _begin(self, group_id: str, now: Now, *, is_rebalancing: bool) -> Effects:
         group = self._store.find(group_id)
@@ -116,7 +130,8 @@ class GroupCoordinator:
     # --- events
 
     def step(self, event: GroupEvent, now: Now) -> Effects:
-        """Handle an event, and return what follows from it."""
+        """Handle an event, and return what follows from it. After an exception only `recover` may be called."""
+        self._last_token = self._store.appends.last_token
         match event:
             case Requested():
                 return self._request(event.reply_id, event.request, now)
@@ -137,7 +152,33 @@ class GroupCoordinator:
                     event.group_id, self._consumers.target_made(self._store, event, now)
                 )
 
+    def recover(self, event: GroupEvent, now: Now) -> Recovery | None:
+        """Drop what an event that raised may have half changed: its group is loaded again, once that can be done.
+
+        Returns None if more than a group is in doubt.
+        """
+        match event:
+            case Requested():
+                group_id = event.request.group_id
+            case TimerFired():
+                group_id = event.key.group_id
+            case RegexResolved() | TargetMade():
+                group_id = event.group_id
+            case _:
+                if self._ended is None or isinstance(event, Abandoned):
+                    return None
+                group_id = self._ended
+        group = recovery.take_out(self._store, group_id, self._last_token)
+        return Recovery(group_id, self._load_again(group, now))
+
+    def _load_again(self, group: Group, now: Now) -> Effects:
+        """Load a group that was taken out, if all its appends have ended."""
+        is_ready = recovery.may_load(self._store, group)
+        return self._load(group.group_id, now) if is_ready else []
+
     def _request(self, reply_id: int, request: GroupRequest, now: Now) -> Effects:
+        if request.group_id in self._store.reloading:
+            return [Reply(reply_id, refusal_while_loading(request))]
         effects = self._consumers.handle(self._store, reply_id, request, now)
         if effects is None:
             effects = self._request_of_either(reply_id, request, now)
@@ -171,19 +212,24 @@ class GroupCoordinator:
 
     def _committed(self, token: int, now: Now) -> Effects:
         """Continue with an append that the high watermark has passed."""
+        self._ended = None
         committed = self._store.commit(token)
         group, continuation = committed.group, committed.continuation
+        self._ended = group.group_id
         effects = [] if continuation is None else continuation(ErrorCode.NONE, now)
         self._store.settle(group)
-        return effects + self._consumers.committed(self._store, group, token, now)
+        effects += self._consumers.committed(self._store, group, token, now)
+        return effects + self._load_again(group, now) if self._store.reloading else effects
 
     def _append_failed(self, event: AppendFailed, now: Now) -> Effects:
         """Notify the part that waits for an append of its failure, once."""
+        self._ended = None
         appends = self._store.appends
         failed, continuation = appends.fail(event.token, may_commit=event.may_commit)
+        self._ended = failed.group.group_id
         effects = [] if continuation is None else continuation(event.error_code, now)
         self._store.settle(failed.group)
-        return effects
+        return effects + self._load_again(failed.group, now)
 
     def _timer(self, key: TimerKey, now: Now) -> Effects:
         group = self._store.live.get(key.group_id)

@@ -64,10 +64,7 @@ class PendingAppends:
         size = sum([value_size(value) for _, value in records])
         self.size += size
         self._pending[self.last_token] = PendingAppend(group, records, continuation, size)
-        for key, _ in records:
-            if isinstance(key, OffsetKey):
-                place = (key.topic, key.partition)
-                group.pending_offsets[place] = group.pending_offsets.get(place, 0) + 1
+        _note_offsets(group, records)
         return AppendRecords(self.last_token, tuple([packed(record) for record in records]))
 
     def end(self, token: int) -> PendingAppend:
@@ -84,6 +81,19 @@ class PendingAppends:
                     del group.pending_offsets[place]
         return ended
 
+    def hand_over(self, group: Group, last_token: int) -> None:
+        """Give the appends of the group to this object of it; nothing follows their outcome. Forget later ones."""
+        for token, append in list(self._pending.items()):
+            if append.group.group_id != group.group_id:
+                continue
+            if token > last_token:
+                del self._pending[token]
+                self.size -= append.size
+                continue
+            append.group, append.continuation = group, None
+            group.appends += 1
+            _note_offsets(group, append.records)
+
     def fail(self, token: int, *, may_commit: bool) -> tuple[PendingAppend, Continuation | None]:
         """Take what follows an append that has failed. One that may be committed is kept."""
         failed = self._pending[token]
@@ -91,3 +101,10 @@ class PendingAppends:
         if not may_commit:
             self.end(token)
         return failed, continuation
+
+
+def _note_offsets(group: Group, records: Sequence[GroupRecord]) -> None:
+    for key, _ in records:
+        if isinstance(key, OffsetKey):
+            place = (key.topic, key.partition)
+            group.pending_offsets[place] = group.pending_offsets.get(place, 0) + 1

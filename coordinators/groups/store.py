@@ -26,6 +26,8 @@ class GroupStore:
         """Members that wait in Join and do not know their ids yet, by their requests."""
         self.parked: dict[int, ConsumerGroup] = {}
         """The groups of requests that wait for an append of the consumer protocol."""
+        self.reloading: set[str] = set()
+        """Groups whose state was dropped (`recovery.py`), until their appends have ended."""
         self.members = 0
         """Members and ids handed out, of all groups."""
         self.protocol_bytes = 0
@@ -56,6 +58,14 @@ class GroupStore:
         stored = self.durable.groups.get(group.group_id)
         if stored is None or stored.value is None or not stored.value.members:
             self.live.pop(group.group_id, None)
+
+    def recount(self) -> None:
+        """Count members and their protocols anew."""
+        groups = self.live.values()
+        named = [len(one.members) + len(one.pending_members) for one in groups]
+        consumers = [one.consumer for one in groups if one.consumer is not None]
+        self.members = sum(named) + sum([len(one.state.members) for one in consumers])
+        self.protocol_bytes = sum([one.protocol_bytes for one in groups])
 
     def commit(self, token: int) -> PendingAppend:
         """Apply the records of an append that the high watermark has passed."""

@@ -1,6 +1,7 @@
-"""`python -m tests.support.broken_broker`: a broker with two bugs, for tests of the cost of bugs.
+"""`python -m tests.support.broken_broker`: a broker with bugs, for tests of the cost of bugs.
 
-Describing the cluster fails an assertion in the handler. The append that follows a record whose
+Describing the cluster fails an assertion in the handler. Who joins a group with instance id "halfway" is half a member when
+the coordinator fails. The append that follows a record whose
 value is "halfway" fails inside the log, after bytes may have been written.
 """
 
@@ -12,6 +13,8 @@ from typing import Any, NoReturn
 from echoless.broker.handlers import describe_cluster
 from echoless.broker.handlers.loaded import LOADED
 from echoless.broker.serve import main
+from echoless.coordinators.groups.consumer.admission import Admission
+from echoless.coordinators.groups.consumer.requests import ConsumerHeartbeat
 from echoless.storage.segment import Segment
 
 HALFWAY = b"halfway"
@@ -38,7 +41,21 @@ def _break_appends() -> None:
     broken.append = fail_halfway
 
 
+def _break_groups() -> None:
+    admit: Any = Admission.admit
+
+    def fail_halfway(self: Admission, request: ConsumerHeartbeat) -> Any:
+        result = admit(self, request)
+        if request.instance_id == HALFWAY.decode():
+            raise AssertionError("a bug of the coordinator")
+        return result
+
+    broken: Any = Admission
+    broken.admit = fail_halfway
+
+
 if __name__ == "__main__":
     _break_handlers()
+    _break_groups()
     _break_appends()
     sys.exit(main())

@@ -21,6 +21,7 @@ from echoless.coordinators.groups.answers import GroupAnswer, HeartbeatAnswer
 from echoless.coordinators.groups.effects import GroupEffect
 from echoless.coordinators.groups.events import GroupEvent
 from echoless.coordinators.groups.requests import Heartbeat
+from echoless.coordinators.recovery import Recovery
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.record_batch import read_header
 from echoless.protocol.records import Record, build_batch
@@ -42,6 +43,7 @@ class ScriptedCoordinator:
     events: list[GroupEvent] = field(default_factory=list)
     applied: list[bytes] = field(default_factory=list)
     may_start: asyncio.Event | None = None
+    recovery: Recovery | None = None
 
     def apply(self, key: bytes, _value: bytes | None) -> str | None:
         self.applied.append(key)
@@ -53,6 +55,9 @@ class ScriptedCoordinator:
     def step(self, event: GroupEvent, _now: Now) -> list[GroupEffect]:
         self.events.append(event)
         return self.effects_of(event)
+
+    def recover(self, _event: GroupEvent, _now: Now) -> Recovery | None:
+        return self.recovery
 
 
 def alive(event: GroupEvent) -> list[GroupEffect]:

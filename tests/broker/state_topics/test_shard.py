@@ -32,8 +32,9 @@ from echoless.coordinators.events import (
 from echoless.coordinators.groups.answers import HeartbeatAnswer
 from echoless.coordinators.groups.effects import GroupEffect, TimerKey, TimerKind
 from echoless.coordinators.groups.events import GroupEvent
+from echoless.coordinators.recovery import Recovery
 from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
-from tests.broker.state_topics.sharded import ALIVE, HEARTBEAT, Sharded, answer_of
+from tests.broker.state_topics.sharded import ALIVE, HEARTBEAT, Sharded, alive, answer_of
 from tests.broker.until import WITHIN_S, until
 
 TIMER = TimerKey(TimerKind.SESSION, "g", "m")
@@ -231,15 +232,59 @@ async def test_nothing_is_answered_while_the_lead_is_in_doubt(*, later: bool) ->
     )
 
 
-async def test_a_coordinator_with_a_bug_is_loaded_again() -> None:
+async def test_a_bug_costs_the_connection_of_its_request() -> None:
+    """Others about the same group are refused, to be sent again; those about other groups go on, and so does the shard."""
+    one = Sharded()
+    shard = await one.serving()
+    one.coordinator.effects_of = lambda _: []
+    same = asyncio.ensure_future(answer_of(shard))
+    other = asyncio.ensure_future(answer_of(shard, HEARTBEAT._replace(group_id="other")))
+    await asyncio.sleep(0)
+
+    def broken(*_: object) -> list[GroupEffect]:
+        raise ZeroDivisionError
+
+    one.coordinator.effects_of = broken
+    one.coordinator.recovery = Recovery("g", [Reply(2, ALIVE)])
+    with pytest.raises(ZeroDivisionError):
+        shard.ask(HEARTBEAT)
+    assert await same == shard.refusal_while_loading(HEARTBEAT)
+    assert await other == ALIVE
+    assert one.reloaded == []
+    one.coordinator.effects_of = alive
+    assert shard.ask(HEARTBEAT) == ALIVE
+
+
+async def test_a_bug_in_an_event_of_no_request_costs_no_connection() -> None:
+    """It may be about any of those that wait: they are refused, and ask again."""
+    one = Sharded()
+    shard = await one.serving()
+    one.coordinator.effects_of = lambda _: []
+    waiting = asyncio.ensure_future(answer_of(shard))
+    await asyncio.sleep(0)
+
+    def broken(*_: object) -> list[GroupEffect]:
+        raise ZeroDivisionError
+
+    one.coordinator.effects_of = broken
+    one.coordinator.recovery = Recovery("g", [])
+    shard.committed(5)
+    assert await waiting == shard.refusal_while_loading(HEARTBEAT)
+    assert one.reloaded == []
+
+
+@pytest.mark.parametrize("raises", [False, True])
+async def test_a_coordinator_that_cannot_recover_is_loaded_again(*, raises: bool) -> None:
     """Its state may be half changed; the log has what was ever answered."""
     one = Sharded()
     shard = await one.serving()
 
-    def broken(_event: GroupEvent) -> list[GroupEffect]:
+    def broken(*_: object) -> list[GroupEffect]:
         raise ZeroDivisionError
 
     one.coordinator.effects_of = broken
+    if raises:
+        one.coordinator.recover = broken  # type: ignore[assignment]
     asked = asyncio.ensure_future(answer_of(shard))
     await asyncio.sleep(0)
     assert one.reloaded == [shard]

@@ -30,7 +30,9 @@ from echoless.coordinators.groups.effects import GroupEffect, TimerKey
 from echoless.coordinators.groups.events import GroupEvent
 from echoless.coordinators.groups.group_ids import group_id_error
 from echoless.coordinators.groups.requests import GroupRequest, JoinGroup, SyncGroup
+from echoless.coordinators.groups.while_loading import refusal_while_loading
 from echoless.protocol.errors import ErrorCode
+from tests.coordinators.groups.bugs import Bugs
 
 WALL_MS = 1_700_000_000_000
 RANGE = (("range", b"\x00\x01\x00\x00\x00\x01\x00\x01t"),)
@@ -53,6 +55,10 @@ class Shell:
         self.answers: dict[int, GroupAnswer] = {}
         self.notes: list[str] = []
         self.uuids = 0
+        self.bugs = Bugs()
+        self.recoveries = 0
+        self._owed: dict[int, GroupRequest] = {}
+        """Requests that the coordinator has not answered yet."""
         self._replies = 0
         self.coordinator = GroupCoordinator(self.config, topics=self.known_topics())
 
@@ -71,6 +77,7 @@ class Shell:
         """Lose the lead, and lead again: appends that were not committed are gone."""
         self.held.clear()
         self.timers.clear()
+        self._owed.clear()
         self.coordinator = GroupCoordinator(self.config, topics=self.known_topics())
         for record in self.log:
             assert self.coordinator.apply(*record) is None
@@ -82,6 +89,7 @@ class Shell:
         self._replies += 1
         code = group_id_error(request)
         if code is ErrorCode.NONE:
+            self._owed[self._replies] = request
             self.step(Requested(self._replies, request))
         else:
             self.answers[self._replies] = refusal(request, code)
@@ -92,7 +100,26 @@ class Shell:
         return self.answers[self.send(request)]
 
     def step(self, event: GroupEvent) -> None:
-        self.perform(self.coordinator.step(event, self.now))
+        self.bugs.is_in_step = not isinstance(event, Abandoned)
+        try:
+            effects = self.coordinator.step(event, self.now)
+        except self.bugs.kind:
+            self.recover(event)
+            return
+        finally:
+            self.bugs.is_in_step = False
+        self.perform(effects)
+
+    def recover(self, event: GroupEvent) -> None:
+        """Go on after a bug, as the broker's shell does."""
+        self.recoveries += 1
+        recovery = self.coordinator.recover(event, self.now)
+        assert recovery is not None
+        for reply_id, request in list(self._owed.items()):
+            if request.group_id == recovery.name:
+                self.answers[reply_id] = refusal_while_loading(request)
+                del self._owed[reply_id]
+        self.perform(recovery.effects)
 
     def perform(self, effects: Iterable[GroupEffect]) -> None:
         for effect in effects:
@@ -103,6 +130,7 @@ class Shell:
                 case Reply():
                     assert effect.reply_id not in self.answers, "a request is answered once"
                     self.answers[effect.reply_id] = effect.answer
+                    self._owed.pop(effect.reply_id, None)
                 case SetTimer():
                     self.timers[effect.key] = effect.at_ms
                 case CancelTimer():
@@ -148,6 +176,7 @@ class Shell:
             self.step(AppendCommitted(append.token))
 
     def abandon(self, reply_id: int) -> None:
+        self._owed.pop(reply_id, None)
         self.step(Abandoned(reply_id))
 
     def pass_time(self, duration_ms: int) -> None:
@@ -173,6 +202,10 @@ class Shell:
     def go_on_forgetting(self, topic: DeletedTopic) -> None:
         for effects in self.coordinator.forget_topic(topic):
             self.perform(effects)
+
+    def is_reloading(self) -> bool:
+        """Whether group g waits for its appends after a bug."""
+        return "g" in self.coordinator._store.reloading
 
     # --- requests in short
 
