@@ -32,5 +32,5 @@ class CoordinatorCore(Protocol):
     def recover(self, event: Any, now: Now) -> Recovery | None:
         """Drops what `event`, with which `step` has just raised, may have half changed. Returns what is left to do.
 
-        Returns None, or raises, if that cannot be told: then the core is made again from the log.
+        Returns None, or raises, if that is unknown: then the core is made again from the log.
         """

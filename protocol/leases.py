@@ -17,7 +17,7 @@ LEASED_ID_END: Final = 2**53
 """One above the largest leased id that is not bound to a principal (`protocol/bound_ids.py`)."""
 
 LEASE_MARGIN_MS: Final = 3_600_000
-"""How long after the end of a lease its batches may be resent; every replica knows them.
+"""Time after the end of a lease in which its batches may be resent; every replica knows them.
 
 Far longer than a client keeps trying (minutes), and than clocks are set forward in one step.
 """
@@ -36,7 +36,7 @@ def leased_id(number: int) -> int:
 
 
 def lease_retention_ms(lease_ms: int) -> int:
-    """How long after its last append every replica at least remembers a leased id.
+    """Least time for which every replica remembers a leased id after its last append.
 
     An id is used only after it was issued, so this reaches `LEASE_MARGIN_MS` past the end of the
     lease, whenever the append was, and depends on the replica's own clock only.

@@ -33,7 +33,7 @@ _FLEXIBLE_FROM, _TOPIC_IDS_FROM = 8, 10
 NO_RETENTION: Final = -1
 NO_LEADER_EPOCH: Final = -1
 _RETENTION_MS_MAX: Final = (2**63 - 1) // 1000
-"""As kio bounds it, which counts in microseconds: with more, the time at which the offset expires might fit no record."""
+"""kio's bound, which counts in microseconds: with more, the time at which the offset expires might fit no record."""
 
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")

@@ -35,7 +35,7 @@ _NULL_STRING: Final = _INT16.pack(-1)
 _FLEXIBLE_FROM: Final = 9
 _TOPIC_IDS_FROM: Final = 13
 _NAME_MAX: Final = 249
-"""How long the name of a topic can be."""
+"""Limit on the length of a topic's name."""
 
 
 class RecordError(NamedTuple):

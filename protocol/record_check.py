@@ -314,7 +314,7 @@ def _skip_bytes(data: Buffer, position: int) -> int:
 
 
 def _skip_headers(data: Buffer, position: int, headers_left: int) -> tuple[int, int]:
-    """How many headers the remaining records may have, and the position after those of this one."""
+    """Returns the number of headers that the remaining records may have, and the position after those of this one."""
     count, position = read_varint(data, position)
     if not 0 <= count <= headers_left:
         raise DecodeError(f"a record claims {count} headers; a batch may have {HEADERS_MAX} in all")

@@ -142,7 +142,7 @@ def _is_tagged(field: dataclasses.Field[Any]) -> bool:
 
 
 def _field_step(field: dataclasses.Field[Any], *, flexible: bool) -> _Step | int:
-    """How to walk over a field; a number if it always has that many bytes."""
+    """A way to walk over a field; a number if it always has that many bytes."""
     annotations = _parts(field.type)
     entity = next((part for part in annotations if dataclasses.is_dataclass(part)), None)
     if entity is not None:

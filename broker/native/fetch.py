@@ -34,7 +34,7 @@ DECODED_BYTES_MAX: Final = 16 * 1024 * 1024
 RECORDS_MAX: Final = 10_000
 """The most records in one answer."""
 DECODED_AT_ONCE_BYTES: Final = 16 * 1024
-"""How many bytes of batches are decoded on the loop; more are decoded in a thread."""
+"""Bytes of batches that are decoded on the loop; more are decoded in a thread."""
 
 
 def handle(

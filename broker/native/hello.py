@@ -15,7 +15,7 @@ _CLIENT_ID_LENGTH_MAX = 255
 
 
 def handle(message: Hello, peer: Peer, services: Services) -> dict[str, Any]:
-    """The version to be used from here on; which broker it is, if the client need not log in first.
+    """The version to be used from now on, and the broker's id, if the client need not log in first.
 
     Raises `KafkaError` UNSUPPORTED_VERSION.
     """

@@ -106,5 +106,5 @@ class ReplicaPass:
 
 
 def turn_of(wanted: ReplicaWanted) -> Turn:
-    """How a partition is remembered whose turn it is, whatever its place in the next message."""
+    """The key of the partition whose turn it is, whatever its place in the next message."""
     return wanted.topic_id, wanted.partition

@@ -119,7 +119,7 @@ class AnsweringConnection(asyncio.BufferedProtocol):
         self._unsent = 0
         """Bytes of answers that wait, in slots or in the transport of a client that does not read."""
         self._unsent_written = 0
-        """Those of them that the transport has."""
+        """Bytes of them that the transport has."""
 
     # --- what the layers above do ---
 

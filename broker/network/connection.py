@@ -28,9 +28,9 @@ logger = logging.getLogger(__name__)
 
 WRITE_BUFFER_BYTES_MAX: Final = 1024 * 1024
 LINGER_S: Final = 10.0
-"""How long the client of a closed connection may go on reading answers already written."""
+"""Time for the client of a closed connection to read answers already written."""
 GOODBYE_S: Final = 0.5
-"""How long a client that sent a request recently may take to close its side."""
+"""Time for a client that sent a request recently to close its side."""
 
 
 class Entrance(Protocol):
@@ -87,7 +87,7 @@ class Connection(ReadConnection):
 
     @property
     def principal(self) -> str:
-        """Who the client is."""
+        """The principal of the client."""
         return self._peer.principal
 
     @property

@@ -18,7 +18,7 @@ class Listener(NamedTuple):
     address: Address
     """The address it actually listens on."""
     advertised: Address
-    """The address that clients (for `NATIVE`: other brokers) are told to connect to."""
+    """The address that clients (for `NATIVE`: other brokers) are given."""
 
 
 def bind_listeners(config: Config) -> list[Listener]:

@@ -1,4 +1,4 @@
-"""How long requests may run in one turn of the event loop, each of them and all together.
+"""Bounds the time of requests in one turn of the event loop, of each and of all together.
 
 One request, or the requests that one connection has pipelined, get `TURN_S` before others are served.
 A turn of the loop has many of them when many clients ask for much at once. So once they have taken
@@ -18,9 +18,9 @@ from collections.abc import Callable
 from typing import Final
 
 TURN_S: Final = 0.004
-"""How long one request or connection may run before others get their turn."""
+"""Time for one request or connection before others get their turn."""
 CROWDED_S: Final = 3 * TURN_S
-"""How long all of them may run in one turn of the loop before the rest waits for a later one."""
+"""Time for all of them in one turn of the loop before the rest waits for a later one."""
 NOTABLE_S: Final = 0.0005
 
 
@@ -31,7 +31,7 @@ class LoopTurn:
 
     def __init__(self) -> None:
         self.clock: Callable[[], float] = time.monotonic
-        """Not the loop's time, which may stand still while a callback runs. The simulator replaces it."""
+        """The clock of turns; the loop's own may stand still while a callback runs. The simulator replaces it."""
         self._loop: asyncio.AbstractEventLoop | None = None
         """The loop whose turn is counted; None if nothing is."""
         self.used_s = 0.0

@@ -43,7 +43,7 @@ SILENCE_S: Final = 0.5
 RATE_BYTES_PER_S: Final = 1024 * 1024
 WORK_S: Final = 1.0
 SWEEP_INTERVAL_S: Final = 0.1
-"""How often to look for stalled requests while others wait."""
+"""Interval of the look for stalled requests while others wait."""
 
 
 class _Phase(enum.Enum):
@@ -82,7 +82,7 @@ class Reservation:
         self.held = 0
         """Bytes reserved so far."""
         self.extra = 0
-        """How many of them come from the last quarter."""
+        """Bytes of them that come from the last quarter."""
         self.wanted = 0
         """Bytes it will hold once the requested step is granted."""
         self._budget = budget

@@ -19,7 +19,7 @@ from echoless.broker.network.connection import Connection
 IDLE_S: Final = 1.0
 """A connection gives way once it has been silent for this long."""
 _LOOKED_AT_MAX: Final = 1000
-"""How many of the oldest connections are considered when one has to give way."""
+"""Number of the oldest connections that are considered when one has to give way."""
 
 
 class Open(Protocol):
@@ -42,12 +42,12 @@ class OpenConnections:
     def __init__(self) -> None:
         self._by_host: dict[str, dict[Open, None]] = {}
         self._strangers: dict[str, set[Open]] = {}
-        """Those whose clients have not logged in yet, and TLS handshakes, by client address."""
+        """Connections whose clients have not logged in yet, and TLS handshakes, by client address."""
         self.total = 0
-        """How many there are."""
+        """Number of open connections."""
 
     def count(self, host: str) -> int:
-        """How many connections the address has."""
+        """Number of connections of the address."""
         return len(self._by_host.get(host, ()))
 
     def connections(self) -> Iterator[Connection]:
@@ -56,7 +56,7 @@ class OpenConnections:
             yield from (one for one in list(opened) if isinstance(one, Connection))
 
     def strangers(self, host: str) -> int:
-        """How many connections of the address have to log in, or to finish their TLS handshake."""
+        """Number of connections of the address that have to log in, or to finish their TLS handshake."""
         return len(self._strangers.get(host, ()))
 
     def add(self, connection: Open) -> None:

@@ -208,7 +208,7 @@ class ReadConnection(AnsweringConnection):
             frame = frames.pop()
             dispatched = self.dispatch(frame, self._peer)
             if type(dispatched) is tuple and not slots and self._reservation is None:
-                self._write(dispatched)  # as nearly always
+                self._write(dispatched)  # the usual case
                 is_over = True
             else:
                 is_over = self._take_over(dispatched, frame, taken_at)

@@ -50,7 +50,7 @@ class Peer:
     client_id: str | None = None
     """The client id from a hello on the native port; on the Kafka port every request carries it."""
     principal: str = ANONYMOUS
-    """Who the client is."""
+    """The principal of the client."""
     pause: Callable[[float], None] | None = None
     """Reads nothing more from the connection for so many seconds; None once it has ended."""
     rights: Any = None

@@ -37,11 +37,11 @@ limited: Final = LimitedLog(logging.getLogger(__name__))
 
 BACKLOG: Final = 512
 DRAIN_S: Final = 1.5
-"""How long the requests in flight may take to be answered when the broker stops."""
+"""Time for the requests in flight to be answered when the broker stops."""
 
 
 class Rates(Protocol):
-    """How fast connections may be made (`broker/quotas/connection_rates.py`)."""
+    """The rates at which connections may be made (`broker/quotas/connection_rates.py`)."""
 
     @property
     def is_limited(self) -> bool: ...
@@ -81,7 +81,7 @@ def bound_address(listener: socket.socket) -> Address:
 
 
 def most_connections(connections_max: int) -> int:
-    """How many connections to accept: half of the descriptors are always left for files."""
+    """Number of connections to accept: half of the descriptors are always left for files."""
     return min(connections_max, descriptor_shares().connections)
 
 
@@ -119,7 +119,7 @@ class Server:
         self.metrics = metrics
         self._all_open = OpenConnections() if all_open is None else all_open
         self._own_open = OpenConnections()
-        """Those of this port, handshakes among them."""
+        """Connections of this port, handshakes among them."""
         self.connections: set[Connection] = PortConnections(self._all_open, self._own_open)
         """The open connections. Nothing may depend on their order."""
         self._connection_ids = itertools.count(1) if connection_ids is None else connection_ids

@@ -30,10 +30,10 @@ limited: Final = LimitedLog(logging.getLogger(__name__))
 ACCEPTED: Final[ContextVar[socket.socket]] = ContextVar("accepted")
 """The socket whose handshake is being made in this context."""
 GOODBYE_S: Final = 2.0
-"""How long a closed connection waits for the client's own goodbye."""
+"""Time that a closed connection waits for the client's own goodbye."""
 _ACCEPTED_PER_TURN: Final = 32
 _PAUSE_S: Final = 1.0
-"""How long nothing is accepted after the system has refused a connection, for want of descriptors."""
+"""Pause in accepting after the system has refused a connection, for want of descriptors."""
 _PLAIN: Final = frozenset(
     {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"}
 )
@@ -42,7 +42,7 @@ _PLAIN: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """How a listener speaks TLS."""
+    """The TLS settings of a listener."""
 
     context: Callable[[], SSLContext]
     """For a connection that begins now."""
@@ -79,7 +79,7 @@ class Handshake:
 
 
 class TlsAcceptor:
-    """One listening socket; owns it from here on."""
+    """One listening socket, which it owns."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ Row = TypeVar("Row")
 Result = TypeVar("Result")
 
 ROWS_PER_TURN: Final = 500
-"""How many rows one turn may add: even rows that cost next to nothing take time to encode."""
+"""Rows that one turn may add: even rows that cost next to nothing take time to encode."""
 
 
 class ManyRows(dict[str, Any]):

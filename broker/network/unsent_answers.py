@@ -32,7 +32,7 @@ class Recipient(Protocol):
 
     @property
     def untaken_bytes(self) -> int:
-        """How many bytes there are now; falls as the client reads them."""
+        """Bytes that are unsent now; falls as the client reads them."""
 
     def give_up(self, reason: str) -> None:
         """Closes the connection at once and counts its answers as gone."""
@@ -63,7 +63,7 @@ class UnsentAnswers:
         self._is_sweep_due = False
 
     def room(self, host: str) -> int:
-        """How many bytes the next answer for this host may have; can be negative."""
+        """Bytes that the next answer for this host may have; can be negative."""
         return min(self.bytes_max // 2 - self._by_host.get(host, 0), self.bytes_max - self.total)
 
     def count(self, recipient: Recipient, change: int) -> None:

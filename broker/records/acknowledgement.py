@@ -1,4 +1,4 @@
-"""When a produced batch may be acknowledged, and what its client is told if it cannot be.
+"""Decides when a produced batch is acknowledged, and what its client gets if it cannot be.
 
 acks=0 answers nothing and closes the connection on an error; acks=1 waits until the batch is as
 durable on the leader as `log_flush` requires; acks=-1 until the high watermark has passed it. A
@@ -79,7 +79,7 @@ class AwaitedAcknowledgement(Promise):
         self._topics = topics
         self._deadlines = deadlines
         self.left = len(waits)
-        """How many of the batches still wait."""
+        """Number of batches that still wait."""
         self._waits = [_Wait(self, one) for one in waits]
         for wait in self._waits:
             stored = wait.stored

@@ -16,7 +16,7 @@ from typing import Final
 from echoless.broker.network.fair_workers import FairWorkers
 
 SWITCH_INTERVAL_S: Final = 0.0005
-"""How long the loop waits for the interpreter while the thread works; Python's default is 5 ms."""
+"""Time that the loop waits for the interpreter while the thread works; Python's default is 5 ms."""
 
 
 class RecordThread(FairWorkers):

@@ -61,7 +61,7 @@ def produce_one(
         return _answer(flight, [(topic, [TRANSACTIONS_REFUSED._replace(partition=index)])])
     one = produce_batch(flight, topic, index, records)
     if type(one) is StoredBatch and flight.acks and one.next_offset <= one.partition.high_watermark:
-        return flight.encoding.one(flight.version, topic, one.produced)  # as nearly always
+        return flight.encoding.one(flight.version, topic, one.produced)  # the usual case
     return _answer(flight, [(topic, [one])])
 
 

@@ -35,7 +35,7 @@ from echoless.storage.file_system import OutOfDescriptorsError, StorageError
 logger = logging.getLogger(__name__)
 
 MAX_WAIT_MS: Final = 500
-"""How long a leader with no new data holds a fetch (Kafka's `replica.fetch.wait.max.ms`)."""
+"""Time that a leader with no new data holds a fetch (Kafka's `replica.fetch.wait.max.ms`)."""
 BYTES_MAX: Final = 3 * 1024 * 1024
 """Size limit of one response (Kafka's `replica.fetch.response.max.bytes`); a larger batch comes whole.
 

@@ -1,4 +1,4 @@
-"""How a broker logs in to the native port of another one."""
+"""Logs in to the native port of another broker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PeerLogin(NamedTuple):
 
     @classmethod
     def of(cls, config: Config) -> PeerLogin:
-        """As the configuration has it."""
+        """The login that the configuration names."""
         return cls(
             config.sasl_mechanism_inter_broker_protocol,
             config.sasl_inter_broker_username or "",

@@ -18,4 +18,4 @@ class AppendParts(NamedTuple):
     fail_storage: Callable[[StorageError], None]
     metrics: Metrics
     timeout_s: float
-    """How long records may wait to be committed."""
+    """Time that records may wait to be committed."""

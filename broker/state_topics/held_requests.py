@@ -23,7 +23,7 @@ from echoless.broker.network.promise import Promise
 HELD_MAX: Final = 1000
 """Requests of one shard that may wait until it is loaded."""
 HELD_S: Final = 1.0
-"""How long a request waits for that."""
+"""Time that a request waits for that."""
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")

@@ -27,9 +27,9 @@ from echoless.protocol.records import iterate_records
 logger = logging.getLogger(__name__)
 
 SLICE_BYTES: Final = 256 * 1024
-"""How much of the log is read and decoded at a time."""
+"""Bytes of the log that are read and decoded at a time."""
 WARNINGS_MAX: Final = 20
-"""How many records that cannot be applied get a line of their own; the rest is counted."""
+"""Records that cannot be applied and get a line of their own; the rest is counted."""
 
 Apply = Callable[[bytes, bytes | None], str | None]
 """Applies a record; returns why it was skipped, None if it was not. Raises `DecodeError` if it cannot be read."""
@@ -63,7 +63,7 @@ async def _until_committed(leadership: Leadership, end_offset: int) -> None:
 
 
 class _Replay:
-    """How far a replay has come. Used by one thread at a time."""
+    """Progress of a replay. Used by one thread at a time."""
 
     def __init__(self, name: str, apply: Apply) -> None:
         self.next_offset = 0

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class ShardState(enum.Enum):
-    """How far a shard is."""
+    """Progress of a shard."""
 
     LOADING = "loading"
     SERVING = "serving"

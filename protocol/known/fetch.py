@@ -30,7 +30,7 @@ _BEHIND_OFFSET: Final = {
     11: 18,
     **dict.fromkeys(range(12, 18), 21),
 }
-"""How many bytes follow the offset, by version, if nothing unusual does: no topic that a session forgets, no rack, no tags."""
+"""Bytes behind the offset, by version, if nothing unusual follows: no topic that a session forgets, no rack, no tags."""
 _BODY_BYTES_MAX: Final = KEY_BYTES_MAX + _OFFSET_SIZE
 _new: Final = tuple.__new__
 """Makes a named tuple in half the time of calling its class; see `protocol/known/__init__.py`."""

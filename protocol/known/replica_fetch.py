@@ -25,7 +25,7 @@ from echoless.protocol.native.replication import (
 )
 
 READ_AT_ONCE_BYTES: Final = 32 * 1024
-"""How large a fetch may be to be read on the event loop: about 400 partitions."""
+"""Size limit of a fetch that is read on the event loop: about 400 partitions."""
 _TYPE: Final = "replica_fetch"
 _NAMES: Final = (
     "type",

@@ -23,7 +23,7 @@ class AdminRead:
     """Asks for one document, on behalf of a caller that the asking broker has admitted."""
 
     name: str
-    """Which one: `overview`, `topics` and so on."""
+    """The document: `overview`, `topics` and so on."""
     query: Mapping[str, str]
     names: Mapping[str, str]
     """The parts of the path, such as the topic."""

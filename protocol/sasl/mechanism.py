@@ -28,7 +28,7 @@ PASSWORD_MECHANISMS: Final = (
     Mechanism.SCRAM_SHA_256,
     Mechanism.SCRAM_SHA_512,
 )
-"""Those that compare a password with the credential of a user."""
+"""Mechanisms that compare a password with the credential of a user."""
 
 
 class SaslError(Exception):

@@ -23,7 +23,7 @@ _MESSAGE: Final = re.compile(
 )
 _SHOWN_MAX: Final = 10
 _SHOWN_LENGTH_MAX: Final = 50
-"""How many extensions a refusal names, and how much of each."""
+"""Extensions that a refusal names, and characters of each."""
 _CREDENTIAL: Final = re.compile(r"bearer +(?P<token>[A-Za-z0-9._-]+)", re.IGNORECASE)
 
 

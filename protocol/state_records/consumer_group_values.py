@@ -42,11 +42,11 @@ _NO_HASH: Final = 0
 
 
 class ConsumerMemberState(enum.IntEnum):
-    """How far a member is on its way to its target."""
+    """Progress of a member towards its target."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
-    """It has to give up partitions first."""
+    """Has to give up partitions first."""
     UNRELEASED_PARTITIONS = 2
     """Others still have partitions that it is to get."""
 

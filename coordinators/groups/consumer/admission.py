@@ -1,4 +1,4 @@
-"""Who may heartbeat with what, and what a heartbeat changes of the members of a group.
+"""Admits heartbeats, and applies what they change of the members of a group.
 
 Invariant: a heartbeat of an earlier epoch, or of another incarnation of a member, changes nothing of what it has.
 """

@@ -63,7 +63,7 @@ def commit_error(consumer: ConsumerGroup, request: OffsetCommit) -> ErrorCode:
 def stale_partitions(
     consumer: ConsumerGroup, request: OffsetCommit, topics: KnownTopics
 ) -> list[bool]:
-    """Which partitions the member may not commit: in an earlier epoch, all that it has only since a later one.
+    """The partitions that the member may not commit: in an earlier epoch, all that it has only since a later one.
 
     A commit may be on its way while the epoch rises (KIP-1251).
     """

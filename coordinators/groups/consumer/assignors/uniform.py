@@ -80,7 +80,7 @@ class _Ranking:
         self._all = counts
         self._counts = counts.of
         self.partitions = 0
-        """How many it has to give."""
+        """Number of partitions that it has to give."""
         self._moment = 0
         self._heap: list[tuple[int, int]] = []
 
@@ -115,7 +115,7 @@ class _Shares:
         self._given: list[dict[TopicIdPartition, None]] = [{} for _ in self._members]
         self._counts = _Counts(len(self._members))
         self.moves = 0
-        """How many partitions were moved to even out the shares."""
+        """Number of partitions that were moved to even out the shares."""
         self._ranking_of: dict[bytes, _Ranking] = {}
         """By topic id, of topics that someone subscribes to."""
         self._taken: set[TopicIdPartition] = set()
