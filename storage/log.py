@@ -52,6 +52,7 @@ from echoless.storage.appended import Appended, ReplicatedAppend
 from echoless.storage.compaction.compaction import Compaction
 from echoless.storage.compaction.swap import PendingSwap
 from echoless.storage.durability import Durability
+from echoless.storage.empty_batches import Passed, pass_empty
 from echoless.storage.file_system import StorageError
 from echoless.storage.log_config import LogConfig
 from echoless.storage.old_segments import OldSegments
@@ -339,6 +340,10 @@ class Log:
         ):
             return segment.read(offset, bytes_max, end_offset)  # as nearly every consumer asks
         return self._read(offset, bytes_max, self.log_start_offset, end_offset)
+
+    def pass_empty(self, offset: int, end_offset: int) -> Passed:
+        """Looks for the first batch with records from `offset` on, which `read` has found to be in the log."""
+        return pass_empty(self._segments, offset, end_offset)
 
     def read_for_replica(self, offset: int, bytes_max: int) -> bytes:
         """Reads as `read` does, but from `first_offset` on and up to the end of the log.

@@ -44,7 +44,7 @@ _CHECKED_BYTES_MAX: Final = 1024 * 1024
 """A larger last batch is not checked at a start, which would take too long."""
 _AHEAD_BYTES: Final = 64 * 1024
 """Bytes that a read may take at once without knowing where its batches are."""
-_SIZE_MAX: Final = 2**31 - 1
+SIZE_MAX: Final = 2**31 - 1
 """Index entries keep positions as i32."""
 
 
@@ -184,7 +184,7 @@ class Segment:
     def can_hold(self, header: BatchHeader, last_offset: int) -> bool:
         """Whether the batch fits into this segment at all, whatever the configuration says."""
         size = self.file.size + header.batch_length + LOG_OVERHEAD
-        return size <= _SIZE_MAX and last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
+        return size <= SIZE_MAX and last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
 
     def count_fitting(self, headers: Sequence[BatchHeader], now_ms: int, config: LogConfig) -> int:
         """Counts the batches that belong in this segment, which the first one does."""
@@ -224,13 +224,13 @@ class Segment:
         return end
 
     def replay_from(self, offset: int) -> Iterator[PlacedHeader]:
-        """Yields the same as `headers_from`, in large reads and without the index."""
-        if offset > self.base_offset:
-            return self._headers_from(offset, REPLAY_BYTES)
-        return read_headers(self.file, 0, REPLAY_BYTES)
+        """Yields the same as `headers_from`, in large reads."""
+        return self._headers_from(offset, REPLAY_BYTES)
 
     def _headers_from(self, offset: int, chunk_bytes: int) -> Iterator[PlacedHeader]:
-        position = self.indexes.offsets.position_before(offset)
+        position = 0
+        if offset > self.base_offset:  # else the index need not be loaded
+            position = self.indexes.offsets.position_before(offset)
         for placed in read_headers(self.file, position, chunk_bytes):
             header = placed.header
             if header.base_offset + header.last_offset_delta >= offset:

@@ -2,7 +2,8 @@
 
 Answers at once when `min_bytes` are available, when a partition has an error, or when the wait is 0;
 otherwise waits for data, at most that long. At least one batch is returned even if it exceeds the
-limits (KIP-74).
+limits (KIP-74). An answer begins at a batch that has records, if there is one: compaction leaves batches
+without any (`storage/empty_batches.py`).
 
 Called by the Fetch handlers of both ports. Knows nothing of requests and responses.
 """
@@ -25,6 +26,7 @@ from echoless.broker.partitions.partition import Partition
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.fetch import READ_COMMITTED, PartitionFetched, TopicFetched
 from echoless.protocol.fetch_request import FetchPartition, FetchRequest
+from echoless.storage.empty_batches import begins_empty
 from echoless.storage.file_system import StorageError
 from echoless.storage.log import Log
 from echoless.storage.log_directory import LogDirectory
@@ -58,9 +60,11 @@ class _Pass:
         "_bytes_max",
         "_is_read_committed",
         "_parts",
+        "_passed_to",
         "_wait",
         "_wanted",
         "has_error",
+        "is_unfinished",
         "partitions",
         "size",
         "topics",
@@ -78,10 +82,14 @@ class _Pass:
         self.size = 0
         """Bytes of records."""
         self.has_error = False
+        self.is_unfinished = False
+        """Whether `read` gave up at a partition whose records need more than one step to find."""
         self.partitions: list[tuple[Partition, int]] = []
         """The partitions whose next data may complete the request, with the epochs they were read in."""
         self._appended_before = parts.metrics.bytes_appended_total
         self._parts = parts
+        self._passed_to = -1
+        """The last empty batch that was passed in the partition that is being read; -1: none."""
         self._wanted = wanted
         self._is_read_committed = wanted.isolation_level == READ_COMMITTED
         self._wait = wait
@@ -97,21 +105,29 @@ class _Pass:
         for topic, wanted_partitions in self._wanted.topics:
             fetched: list[PartitionFetched] = []
             for wanted in wanted_partitions:
-                fetched.append(self._read(topic, wanted))  # noqa: PERF401 - a call less
+                found = self._read(topic, wanted)
+                if found is None:
+                    self.is_unfinished = True
+                    return
+                fetched.append(found)
             self.topics.append(TopicFetched(topic, fetched))
 
     def steps(self) -> Iterator[None]:
-        """Reads one partition per step; a topic without partitions is a step, too."""
+        """Reads at most one partition per step; a topic without partitions is a step, too."""
         for topic, wanted_partitions in self._wanted.topics:
             fetched: list[PartitionFetched] = []
             self.topics.append(TopicFetched(topic, fetched))
             for wanted in wanted_partitions:
-                fetched.append(self._read(topic, wanted))
+                self._passed_to = -1
+                while (found := self._read(topic, wanted)) is None:
+                    yield
+                fetched.append(found)
                 yield
             if not fetched:
                 yield
 
-    def _read(self, topic: str | uuid.UUID, wanted: FetchPartition) -> PartitionFetched:
+    def _read(self, topic: str | uuid.UUID, wanted: FetchPartition) -> PartitionFetched | None:
+        """Reads a partition, or passes some of its empty batches and returns None."""
         index, offset, bytes_max, leader_epoch, last_epoch = wanted
         try:
             partition = self._parts.find(topic, index)
@@ -120,10 +136,12 @@ class _Pass:
             diverging = None
             if last_epoch >= 0:
                 diverging = _diverging_epoch(partition, offset, last_epoch)
-            records = b""
+            records: bytes | None = b""
             if diverging is None:
                 end = stable if self._is_read_committed else partition.high_watermark
                 records = self._records(partition.log, offset, end, bytes_max)
+                if records is None:
+                    return None
                 self.size += len(records)
             else:
                 self.has_error = True
@@ -142,8 +160,11 @@ class _Pass:
             index, ErrorCode.NONE, high_watermark, stable, start_offset, records, diverging
         )
 
-    def _records(self, log: Log, offset: int, end: int, bytes_max: int) -> bytes:
-        """Whole batches below `end`, within the limits; the first of the answer may exceed them."""
+    def _records(self, log: Log, offset: int, end: int, bytes_max: int) -> bytes | None:
+        """Whole batches below `end`, within the limits; the first of the answer may exceed them.
+
+        None if only a part of the empty batches before them was passed.
+        """
         if end <= offset and log.log_start_offset <= offset:
             if offset > log.log_end_offset:
                 raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -151,12 +172,16 @@ class _Pass:
         limit = self._bytes_max - self.size
         if bytes_max < limit:  # noqa: PLR1730 - a third of the time of `min`
             limit = bytes_max
-        if not self.size:
-            return log.read(offset, limit if limit > 0 else 0, end)  # noqa: FURB136 - as above
-        if limit <= 0:
-            return b""
-        records = log.read(offset, limit, end)
-        return records if len(records) <= limit else b""
+        limit = max(limit, 0)
+        records = log.read(offset, limit, end) if limit or not self.size else b""
+        if begins_empty(records):
+            begin = self._passed_to if offset < self._passed_to < end else offset
+            passed = log.pass_empty(begin, end)
+            if not passed.is_over:
+                self._passed_to = passed.offset
+                return None
+            records = log.read(passed.offset, limit, end)
+        return records if len(records) <= limit or not self.size else b""
 
     @property
     def is_enough(self) -> bool:
@@ -235,6 +260,8 @@ def fetch(
         return _wait_for_data(parts, wanted, peer, LongPoll(), None)
     one_pass = _Pass(parts, wanted, peer)
     one_pass.read()
+    if one_pass.is_unfinished:
+        return _wait_for_data(parts, wanted, peer, LongPoll(), None)
     if one_pass.is_enough or wanted.max_wait_ms <= 0 or parts.stopping.is_set():
         return _taken(parts, one_pass)
     wait = LongPoll()

@@ -3,7 +3,10 @@
     for step in cleaning.steps():       a thread: reads and writes a little
         if step is a Cleaned segment:   the owner swaps it for its sources (`swap.py`)
 
-First the keys of the dirty part are read into the map, then each group of segments is copied into a new file.
+First the keys of the dirty part are read into the map, then the segments are copied into new files, as many into
+each as what is left of them allows. The last batch of a new file stays, emptied if need be: it says where the
+segment ends. Those of the segments that were copied before the last one go like any other.
+
 The sources are read through files of its own, and every CRC is compared: damage must not get a new one.
 
 Nothing here touches the log: whether the sources are still what they were is for the owner to check before
@@ -12,6 +15,7 @@ a swap. Called by `compaction.py`.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -22,9 +26,10 @@ from echoless.protocol.record_batch import Buffer, read_header
 from echoless.storage import paths
 from echoless.storage.batch_reader import PlacedBatch, read_batches
 from echoless.storage.compaction.key_map import KeyMap
-from echoless.storage.compaction.plan import Pass, SegmentFacts, grouped
+from echoless.storage.compaction.merging import may_join
+from echoless.storage.compaction.plan import Pass
 from echoless.storage.compaction.remembered import Remembered
-from echoless.storage.compaction.rewrite import CleaningRules, note_keys, rewritten
+from echoless.storage.compaction.rewrite import CleaningRules, emptied, note_keys, rewritten
 from echoless.storage.compaction.swap import Cleaned
 from echoless.storage.file_system import CorruptLogError, File, FileSystem, StorageError
 from echoless.storage.log_config import LogConfig
@@ -101,11 +106,9 @@ class Cleaning:
             delete_retention_ms=self._config.compaction_rules.delete_retention_ms,
             is_remembered=remembered.__contains__,
         )
-        by_base = {segment.base_offset: segment for segment in sources}
-        facts = [SegmentFacts(s.base_offset, s.next_offset, s.size, 0, 0) for s in sources]
-        for group in grouped(facts, self._config.segment_bytes):
-            copy = _Copy(self, [by_base[one.base_offset] for one in group], verdict)
-            cleaned = yield from copy.steps()
+        waiting = deque(sources)
+        while waiting:
+            cleaned = yield from _Copy(self, waiting, verdict).steps()
             if cleaned is not None:
                 yield cleaned
         report.horizon_ms = verdict.horizon_ms
@@ -159,14 +162,21 @@ class Cleaning:
 
 
 class _Copy:
-    """Copies one group of segments into `<base>.log.cleaned`."""
+    """Copies the first of the waiting segments into `<base>.log.cleaned`, and those after it that fit."""
 
-    def __init__(self, cleaning: Cleaning, sources: list[Segment], verdict: CleaningRules) -> None:
+    def __init__(self, cleaning: Cleaning, waiting: deque[Segment], verdict: CleaningRules) -> None:
         self._cleaning = cleaning
-        self._sources = sources
+        self._waiting = waiting
+        self._sources: list[Segment] = []
         self._verdict = verdict
-        self._is_changed = len(sources) > 1
-        self._path = paths.offset_file(cleaning.directory, sources[0].base_offset, paths.CLEANED)
+        self._is_changed = False
+        self._end: Buffer | None = None
+        """The last batch of the segment that was copied last, without records, if it was left out."""
+        self._unwritten: list[Buffer] = []
+        self._position = 0
+        """The size of the new file once all is written."""
+        base = waiting[0].base_offset
+        self._path = paths.offset_file(cleaning.directory, base, paths.CLEANED)
 
     def steps(self) -> Generator[None, None, Cleaned | None]:
         """Returns the new segment, synced; None if it would be the same as the old one."""
@@ -175,7 +185,7 @@ class _Copy:
         file = fs.open(self._path, create=True)
         try:
             indexes = SegmentIndexes(
-                fs, file, self._sources[0].base_offset, self._cleaning.config.index_interval_bytes
+                fs, file, self._waiting[0].base_offset, self._cleaning.config.index_interval_bytes
             )
             indexes.begin()
             yield from self._copy(file, indexes)
@@ -198,31 +208,51 @@ class _Copy:
         return Cleaned(tuple(self._sources), size, indexes)
 
     def _copy(self, file: File, indexes: SegmentIndexes) -> Generator[None, None, None]:
-        waiting: list[Buffer] = []
-        read = position = 0
-        for segment in self._sources:
-            is_last_segment = segment is self._sources[-1]
-            for placed in self._cleaning.batches(segment):
-                header = placed.header
-                is_last = is_last_segment and header.next_offset == segment.next_offset
-                batch = yield from _checked(
-                    rewritten(placed.batch, header, self._verdict, is_last=is_last), segment, placed
-                )
-                self._is_changed |= batch is not placed.batch
-                if batch is not None:
-                    # A view is valid until the next piece of the file is read.
-                    waiting.append(bytes(batch) if batch is placed.batch else batch)
-                    newest_ms = read_header(batch).newest_record_ms
-                    indexes.note(position, len(batch), header.last_offset, newest_ms)
-                    position += len(batch)
-                read += header.size
-                if read >= PAUSE_BYTES:
-                    self._write(file, waiting)
-                    read = 0
-                    yield
-        self._write(file, waiting)
+        bytes_max, sources, waiting = (
+            self._cleaning.config.segment_bytes,
+            self._sources,
+            self._waiting,
+        )
+        while waiting and (not sources or may_join(sources, self._position, waiting[0], bytes_max)):
+            sources.append(waiting.popleft())
+            self._end = None
+            yield from self._copy_segment(sources[-1], file, indexes)
+        self._is_changed |= len(sources) > 1
+        if self._end is not None:
+            self._put(self._end, indexes)
+        self._write(file)
 
-    def _write(self, file: File, waiting: list[Buffer]) -> None:
+    def _copy_segment(
+        self, segment: Segment, file: File, indexes: SegmentIndexes
+    ) -> Generator[None, None, None]:
+        read = 0
+        for placed in self._cleaning.batches(segment):
+            header = placed.header
+            batch = yield from _checked(
+                rewritten(placed.batch, header, self._verdict), segment, placed
+            )
+            if batch is None and header.next_offset == segment.next_offset:
+                self._end = emptied(header)
+                self._is_changed |= self._end != placed.batch
+            else:
+                self._is_changed |= batch is not placed.batch
+            if batch is not None:
+                # A view is valid until the next piece of the file is read.
+                self._put(bytes(batch) if batch is placed.batch else batch, indexes)
+            read += header.size
+            if read >= PAUSE_BYTES:
+                self._write(file)
+                read = 0
+                yield
+
+    def _put(self, batch: Buffer, indexes: SegmentIndexes) -> None:
+        header = read_header(batch)
+        self._unwritten.append(batch)
+        indexes.note(self._position, len(batch), header.last_offset, header.newest_record_ms)
+        self._position += len(batch)
+
+    def _write(self, file: File) -> None:
+        waiting = self._unwritten
         if waiting:
             file.append([b"".join(waiting)])
             self._cleaning.report.bytes_written += sum(map(len, waiting))

@@ -19,8 +19,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from echoless.storage.offset_order import RELATIVE_OFFSET_MAX
-
 _DAY_MS = 24 * 60 * 60 * 1000
 
 
@@ -114,20 +112,3 @@ def plan(
     )
     is_dirty = found.dirty_ratio > rules.min_dirty_ratio
     return found._replace(is_due=is_dirty or is_overdue or has_expired)
-
-
-def grouped(segments: Sequence[SegmentFacts], bytes_max: int) -> list[list[SegmentFacts]]:
-    """Neighbours that fit into one segment, together: passes would leave ever smaller ones otherwise."""
-    groups: list[list[SegmentFacts]] = []
-    size = 0
-    for segment in segments:
-        size += segment.size
-        if (
-            not groups
-            or size > bytes_max
-            or segment.next_offset - 1 - groups[-1][0].base_offset > RELATIVE_OFFSET_MAX
-        ):
-            groups.append([])
-            size = segment.size
-        groups[-1].append(segment)
-    return groups

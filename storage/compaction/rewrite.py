@@ -9,8 +9,8 @@ some stay                    rebuilt: offsets, sequences, producer, epochs, code
                              max timestamp (unless it is the log append time)
 a tombstone for the first    rebuilt as well: attribute bit 6, and the base timestamp becomes the time from
 time (KIP-534)               which on it may go
-none stays                   the header alone if a producer's window has the batch, or it is the last one of
-                             its segment; otherwise nothing
+none stays                   the header alone if a producer's window has the batch; otherwise nothing, or again
+                             the header alone if it ends the new segment (`cleaning.py`)
 
 Invariant: a batch in the window of a live producer never vanishes, so a log that is replayed, here or by a new
 replica, knows what a repeat is (hazard H10).
@@ -98,19 +98,16 @@ def note_keys(batch: Buffer, header: BatchHeader, keys: KeyMap) -> Generator[Non
 
 
 def rewritten(
-    batch: Buffer, header: BatchHeader, verdict: CleaningRules, *, is_last: bool
+    batch: Buffer, header: BatchHeader, verdict: CleaningRules
 ) -> Generator[None, None, Buffer | None]:
-    """Returns the bytes that replace a whole batch; None: it goes. Raises `DecodeError`.
-
-    `is_last`: the batch ends the segment that is being written, which shows where the segment ends.
-    """
+    """Returns the bytes that replace a whole batch; None: it goes. Raises `DecodeError`."""
     if is_opaque(header) or header.base_offset >= verdict.keys.end_offset:
         return batch
     kept = None
     if header.record_count:
         kept = yield from _survivors(batch, header, verdict)
     if kept is None or not kept.spans:
-        if not (is_last or verdict.is_remembered(header.last_offset)):
+        if not verdict.is_remembered(header.last_offset):
             return None
         return batch if kept is None else emptied(header)
     if kept.has_tombstone:

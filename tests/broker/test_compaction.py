@@ -17,9 +17,11 @@ from echoless.protocol.errors import ErrorCode
 from echoless.protocol.record_batch import (
     DELETE_HORIZON_BIT,
     HEADER_SIZE,
+    BatchHeader,
     Codec,
     read_header,
     seal_batch,
+    walk,
 )
 from echoless.protocol.records import iterate_records
 from echoless.storage.compaction.swap import Cleaned, PendingSwap
@@ -150,6 +152,54 @@ async def check_repeats(kafka: RawConnection, batches: list[bytes]) -> None:
             else (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, -1)
         )
         assert await produced(kafka, batch) == expected
+
+
+async def test_an_answer_begins_at_a_batch_that_has_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From every offset, through empty batches of many producers and segments, in as many steps as it takes."""
+    monkeypatch.setattr("echoless.storage.empty_batches.BATCHES_MAX", 3)
+    monkeypatch.setattr("echoless.storage.empty_batches.SEGMENTS_MAX", 2)
+    async with in_process(tmp_path) as running, connected(running) as kafka:
+        await create_topic(kafka, "t", 2, COMPACT | {"delete.retention.ms": "0"})
+        for number in range(60):
+            tombstone = (b"2", None) if number > 55 else (b"%d" % (number % 20 // 19), b"value")
+            batch = keyed_batch([tombstone], producer_id=number)
+            assert (await produced(kafka, batch))[0] == ErrorCode.NONE
+            held(running).log.roll()
+        expected = [39, 55]
+        for left in ([39, 55, 59], expected):
+            await cleaned(running, "t")
+            assert [offset for offset, _ in stored(running)] == left
+        monkeypatch.setattr("echoless.storage.segment.LOOK_UP_BYTES", 61)
+        for offset in range(60):
+            for bytes_max in (0, 100, 1 << 20):
+                headers = await fetched(kafka, offset, bytes_max)
+                following = [end for end in expected if end >= offset] or [59]
+                assert headers[0].last_offset == following[0]
+                assert bool(headers[0].record_count) == (following != [59])
+                assert bytes_max or len(headers) == 1
+        assert not await fetched(kafka, 60, 0)
+
+
+async def fetched(kafka: RawConnection, offset: int, bytes_max: int) -> list[BatchHeader]:
+    """The batches that a client gets of t-0, which comes second, and of t-1, which has none."""
+    partition = nested("fetch", 11, "FetchPartition")
+    rows = (
+        partition(partition=1, fetch_offset=0, partition_max_bytes=bytes_max),
+        partition(partition=0, fetch_offset=offset, partition_max_bytes=bytes_max),
+    )
+    response = await kafka.call(
+        "fetch",
+        11,
+        max_wait=_seconds(0),
+        min_bytes=0,
+        topics=(nested("fetch", 11, "FetchTopic")(topic="t", partitions=rows),),
+        forgotten_topics_data=(),
+    )
+    first, second = response.responses[0].partitions
+    assert (first.error_code, second.error_code, first.records or b"") == (0, 0, b"")
+    return [header for _, header in walk(second.records or b"")]
 
 
 async def test_committed_offsets_are_the_same_after_cleaning(tmp_path: Path) -> None:

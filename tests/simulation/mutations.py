@@ -284,12 +284,13 @@ def _windows_are_cleaned_away() -> Patches:
 
 def _last_batches_are_cleaned_away() -> Patches:
     """Cleaning may leave a segment without the batch that it ended with."""
-    rewritten = cleaning.rewritten
+    copy_segment = cleaning._Copy._copy_segment
 
-    def rewrite(batch: Any, header: Any, verdict: Any, *, is_last: bool) -> Any:
-        return rewritten(batch, header, verdict, is_last=False)
+    def copy(self: Any, *args: Any) -> Any:
+        yield from copy_segment(self, *args)
+        self._end = None
 
-    return [patch.object(cleaning, "rewritten", rewrite)]
+    return [patch.object(cleaning._Copy, "_copy_segment", copy)]
 
 
 MUTATIONS: Final[dict[str, Callable[[], Patches]]] = {

@@ -12,7 +12,8 @@ from echoless.protocol.dedup import Duplicate, Reject
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.record_batch import Codec, read_header
 from echoless.storage.appended import Appended
-from echoless.storage.compaction.plan import SegmentFacts, cleanable, grouped, plan
+from echoless.storage.compaction.merging import SOURCES_MAX, may_join
+from echoless.storage.compaction.plan import SegmentFacts, cleanable, plan
 from echoless.storage.log import Log
 from tests.storage.compaction.keyed_log import (
     CONFIG,
@@ -236,13 +237,36 @@ def test_a_plan_stays_below_every_bound(
         assert pass_.clean_bytes + pass_.dirty_bytes == sum(one.size for one in found)
 
 
-@given(segments, st.integers(1, 2000))
-def test_groups_are_neighbours_that_fit(drawn: list[tuple[int, int, int]], bytes_max: int) -> None:
-    """Every segment is in one group, in order, and no group outgrows a segment."""
+@given(segments, st.integers(8, 2000), st.floats(0, 1))
+def test_what_is_left_of_neighbours_decides_whether_they_are_merged(
+    drawn: list[tuple[int, int, int]], bytes_max: int, left: float
+) -> None:
+    """No merged segment outgrows its bound by more than an eighth, and nothing that fits stays alone."""
     facts_ = facts_of_segments(drawn)
-    groups = grouped(facts_, bytes_max)
-    assert [one for group in groups for one in group] == facts_
-    assert all(len(g) == 1 or sum(one.size for one in g) <= bytes_max for g in groups)
+    group: list[SegmentFacts] = []
+    written = 0
+    for one in facts_:
+        if group and may_join(group, written, one, bytes_max):
+            assert written + one.size <= bytes_max or written <= bytes_max // 8
+        elif group:
+            assert written + one.size > bytes_max
+            group, written = [], 0
+        group.append(one)
+        written += int(one.size * left)
+
+
+def test_groups_end_where_offsets_or_positions_are_out_of_reach() -> None:
+    """Index entries hold 31 bits, and one swap a bounded number of files."""
+    first = SegmentFacts(0, 10, 100, 0, 0)
+    for second, written, fits in (
+        (SegmentFacts(10, 2**31, 100, 0, 0), 61, True),
+        (SegmentFacts(10, 2**31 + 1, 100, 0, 0), 61, False),
+        (SegmentFacts(10, 20, 2**31 - 62, 0, 0), 61, True),
+        (SegmentFacts(10, 20, 2**31 - 61, 0, 0), 61, False),
+    ):
+        assert may_join([first], written, second, 2**31 - 1) == fits
+    assert may_join([first] * (SOURCES_MAX - 1), 61, first, 1000)
+    assert not may_join([first] * SOURCES_MAX, 61, first, 1000)
 
 
 def test_a_log_is_cleaned_by_ratio_or_by_age() -> None:

@@ -1,0 +1,58 @@
+"""The way past batches without records, which compaction leaves for the producers' sake.
+
+A client that gets an answer without a record may stand still (kafka-go, kafkajs) or take the batch for larger
+than its limits (librdkafka), so an answer begins at the first batch that has a record, in whatever segment. Only
+if there is none below the end does it hold the last empty batch, from which clients learn how far they have come.
+
+A search ends after a bounded number of batches and says where the next one goes on. Called by `log.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from echoless.protocol.record_batch import Buffer
+from echoless.storage.segments import Segments
+
+BATCHES_MAX: Final = 500
+"""How many batches one search passes: half a millisecond."""
+SEGMENTS_MAX: Final = 16
+"""How many segments it opens: as much time, if each of them holds a single batch."""
+_RECORD_COUNT: Final = slice(57, 61)
+"""The place of the number of records in a batch."""
+_ZERO: Final = bytes(4)
+
+
+class Passed(NamedTuple):
+    """How far a search has come."""
+
+    offset: int
+    """An offset of the batch to read, or of the one to go on from."""
+    is_over: bool
+
+
+def begins_empty(batches: Buffer) -> bool:
+    """Whether the first of these batches has no record; False if there is no batch."""
+    return batches[_RECORD_COUNT] == _ZERO
+
+
+def pass_empty(segments: Segments, offset: int, end_offset: int) -> Passed:
+    """Looks for the first batch with records that holds `offset` or a later one and ends at or below `end_offset`.
+
+    Without any it is the last empty one, or `offset`.
+    """
+    last, batches = offset, 0
+    for number, segment in enumerate(segments.from_offset(offset), 1):
+        for placed in segment.headers_from(offset):
+            header = placed.header
+            if header.next_offset > end_offset:
+                return Passed(last, is_over=True)
+            last = header.last_offset
+            if header.record_count:
+                return Passed(last, is_over=True)
+            batches += 1
+            if batches == BATCHES_MAX:
+                return Passed(last, is_over=False)
+        if number == SEGMENTS_MAX and segment is not segments.active:
+            return Passed(last, is_over=False)
+    return Passed(last, is_over=True)
