@@ -3,24 +3,32 @@
 A client that gets an answer without a record may stand still (kafka-go, kafkajs) or take the batch for larger
 than its limits (librdkafka), so an answer begins at the first batch that has a record, in whatever segment. Only
 if there is none below the end does it hold the last empty batch, from which clients learn how far they have come.
+Behind a batch with records empty ones are left out: kafka-go takes what follows two of them for records.
 
 A search ends after a bounded number of batches and says where the next one goes on. Called by `log.py`.
 """
 
 from __future__ import annotations
 
+import struct
 from typing import Final, NamedTuple
 
-from echoless.protocol.record_batch import Buffer
+from echoless.protocol.record_batch import LOG_OVERHEAD, Buffer
 from echoless.storage.segments import Segments
 
 BATCHES_MAX: Final = 500
 """How many batches one search passes: half a millisecond."""
 SEGMENTS_MAX: Final = 16
 """How many segments it opens: as much time, if each of them holds a single batch."""
+WALKED_MAX: Final = 4000
+"""How many batches of one answer are looked at: a millisecond."""
 _RECORD_COUNT: Final = slice(57, 61)
 """The place of the number of records in a batch."""
 _ZERO: Final = bytes(4)
+_EMPTY_LENGTH: Final = b"\0\0\0\x31"
+"""The length field of a batch without records, which the bytes of others hold by chance alone."""
+_EXTENT: Final = struct.Struct(">8xi45xi")
+"""The length field and the number of records."""
 
 
 class Passed(NamedTuple):
@@ -34,6 +42,25 @@ class Passed(NamedTuple):
 def begins_empty(batches: Buffer) -> bool:
     """Whether the first of these batches has no record; False if there is no batch."""
     return batches[_RECORD_COUNT] == _ZERO
+
+
+def without_empty(batches: bytes) -> bytes:
+    """Those of whole batches that have records, unless the first has none; the last of very many may be missing."""
+    if _EMPTY_LENGTH not in batches or begins_empty(batches):
+        return batches
+    kept: list[bytes] = []
+    start = place = 0
+    for _ in range(WALKED_MAX):
+        if place >= len(batches):
+            break
+        length, record_count = _EXTENT.unpack_from(batches, place)
+        end = place + length + LOG_OVERHEAD
+        if not record_count:
+            kept.append(batches[start:place])
+            start = end
+        place = end
+    kept.append(batches[start:place])
+    return b"".join(kept)
 
 
 def pass_empty(segments: Segments, offset: int, end_offset: int) -> Passed:

@@ -2,8 +2,8 @@
 
 Answers at once when `min_bytes` are available, when a partition has an error, or when the wait is 0;
 otherwise waits for data, at most that long. At least one batch is returned even if it exceeds the
-limits (KIP-74). An answer begins at a batch that has records, if there is one: compaction leaves batches
-without any (`storage/empty_batches.py`).
+limits (KIP-74). An answer holds batches that have records, if there are any: compaction leaves batches without
+(`storage/empty_batches.py`).
 
 Called by the Fetch handlers of both ports. Knows nothing of requests and responses.
 """
@@ -26,7 +26,7 @@ from echoless.broker.partitions.partition import Partition
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.fetch import READ_COMMITTED, PartitionFetched, TopicFetched
 from echoless.protocol.fetch_request import FetchPartition, FetchRequest
-from echoless.storage.empty_batches import begins_empty
+from echoless.storage.empty_batches import begins_empty, without_empty
 from echoless.storage.file_system import StorageError
 from echoless.storage.log import Log
 from echoless.storage.log_directory import LogDirectory
@@ -172,7 +172,7 @@ class _Pass:
         limit = self._bytes_max - self.size
         if bytes_max < limit:  # noqa: PLR1730 - a third of the time of `min`
             limit = bytes_max
-        limit = max(limit, 0)
+        limit = limit if limit > 0 else 0  # noqa: FURB136 - as above
         records = log.read(offset, limit, end) if limit or not self.size else b""
         if begins_empty(records):
             begin = self._passed_to if offset < self._passed_to < end else offset
@@ -181,6 +181,8 @@ class _Pass:
                 self._passed_to = passed.offset
                 return None
             records = log.read(passed.offset, limit, end)
+        if log.config.is_compacted:
+            records = without_empty(records)
         return records if len(records) <= limit or not self.size else b""
 
     @property

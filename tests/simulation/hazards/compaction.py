@@ -91,7 +91,7 @@ def segments_end_in_holes() -> list[str]:
     """H11. The last batches of segments are replaced by later ones; brokers start again, and followers ask there."""
     with Stage(**SETTINGS, log_segment_bytes=400) as stage:
         producer = stage.producer(key=b"k")
-        producer.send(20)
+        producer.send(200)  # more segments than become one
         stage.run(CLEANED_S)
         leader = stage.leader
         stage.kill(leader)

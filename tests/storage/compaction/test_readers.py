@@ -13,7 +13,8 @@ from echoless.protocol.record_batch import read_header, walk
 from echoless.protocol.records import Record
 from echoless.storage import empty_batches
 from echoless.storage.compaction.merging import SOURCES_MAX
-from echoless.storage.empty_batches import begins_empty
+from echoless.storage.compaction.rewrite import emptied
+from echoless.storage.empty_batches import begins_empty, without_empty
 from echoless.storage.log import Log
 from tests.storage.compaction.keyed_log import (
     CONFIG,
@@ -73,24 +74,25 @@ def answer(log: Log, offset: int, bytes_max: int, end: int) -> bytes:
     while begins_empty(data):
         passed = log.pass_empty(offset, end)
         if passed.is_over:
-            return log.read(passed.offset, bytes_max, end)
+            data = log.read(passed.offset, bytes_max, end)
+            break
         assert passed.offset > offset, "each step comes further"
         offset = passed.offset
-    return data
+    return without_empty(data)
 
 
 def read_stubbornly(log: Log, bytes_max: int, end: int) -> list[Record]:
-    """Reads as kafka-go and kafkajs do: from after the last record, so never beyond an answer without any."""
+    """Reads from after the last batch with records, so never beyond an answer that has none."""
     found: list[Record] = []
     offset = log.log_start_offset
     while True:
         data = answer(log, offset, bytes_max, end)
-        whole = ((header, data[at : at + header.size]) for at, header in walk(data))
-        records = [record for record in records_of(whole) if record.offset >= offset]
-        if not records:
+        whole = [(header, data[at : at + header.size]) for at, header in walk(data)]
+        full = [header for header, _ in whole if header.record_count]
+        if not full:
             return found
-        found += records
-        offset = records[-1].offset + 1
+        found += [record for record in records_of(whole) if record.offset >= offset]
+        offset = full[-1].next_offset
 
 
 @pytest.mark.slow
@@ -127,9 +129,10 @@ def follow_to(log: Log, bytes_max: int, end: int) -> None:
     offset = log.log_start_offset
     bound = max((h.next_offset for h, _ in batches_of(log) if h.next_offset <= end), default=0)
     while data := answer(log, offset, bytes_max, end):
+        headers = [header for _, header in walk(data)]
+        assert len(headers) == 1 or all(header.record_count for header in headers)
         assert read_header(data).last_offset >= offset
-        *_, (_, last) = walk(data)
-        offset = last.next_offset
+        offset = headers[-1].next_offset
         if begins_empty(data):
             assert offset == bound, "an answer without records is the last one"
     assert offset == bound
@@ -195,3 +198,19 @@ def test_a_search_is_bounded() -> None:
     assert steps == 2
     assert passed.offset == end - 1
     assert read_stubbornly(one.log, 0, end) == records_in(one.log)
+
+
+def test_empty_batches_are_left_out_of_an_answer() -> None:
+    """Wherever they are, and whatever the others hold; an answer of very many batches ends early."""
+    empty = emptied(read_header(keyed_batch([(b"k", b"v")])))
+    full = [keyed_batch([(b"%d" % n, b"\0\0\0\x31" * 20)]) for n in range(3)]
+    for batches in (
+        [full[0], empty, empty, full[1], full[2], empty],
+        [full[0], full[1], empty, full[2]],
+        full,
+    ):
+        assert without_empty(b"".join(batches)) == b"".join(full)
+    assert without_empty(empty) == empty
+    many = [*full[:1] * (empty_batches.WALKED_MAX - 1), empty, *full]
+    assert without_empty(b"".join(many)) == b"".join(many[:-4])
+    assert without_empty(b"") == b""
