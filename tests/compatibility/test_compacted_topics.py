@@ -80,6 +80,9 @@ async def _fill(running: Running, kafka: RawConnection, topic: str, seed: int) -
                 (answer,) = await kafka.produce(9, -1, [PartitionData(topic, partition, batch)])
                 assert answer.error == ErrorCode.NONE
         assert await cleaned(running, topic) == _SHAPES
+    assert await cleaned(running, topic) == 1, (
+        "the last tombstones go, and nothing changes any more"
+    )
 
 
 def _expected(running: Running, topic: str) -> dict[int, list[int]]:
