@@ -20,13 +20,11 @@ BATCHES_MAX: Final = 500
 """How many batches one search passes: half a millisecond."""
 SEGMENTS_MAX: Final = 16
 """How many segments it opens: as much time, if each of them holds a single batch."""
-WALKED_MAX: Final = 4000
-"""How many batches of one answer are looked at: a millisecond."""
+SORTED_MAX: Final = 1000
+"""How many batches of one partition an answer holds if it is looked for empty ones: a third of a millisecond."""
 _RECORD_COUNT: Final = slice(57, 61)
 """The place of the number of records in a batch."""
 _ZERO: Final = bytes(4)
-_EMPTY_LENGTH: Final = b"\0\0\0\x31"
-"""The length field of a batch without records, which the bytes of others hold by chance alone."""
 _EXTENT: Final = struct.Struct(">8xi45xi")
 """The length field and the number of records."""
 
@@ -44,23 +42,33 @@ def begins_empty(batches: Buffer) -> bool:
     return batches[_RECORD_COUNT] == _ZERO
 
 
-def without_empty(batches: bytes) -> bytes:
+class Sorted(NamedTuple):
+    """The batches of an answer without the empty ones."""
+
+    batches: bytes
+    looked_at: int
+    """How many batches there were until the end, or up to where the answer was cut."""
+
+
+def without_empty(batches: bytes) -> Sorted:
     """Those of whole batches that have records, unless the first has none; the last of very many may be missing."""
-    if _EMPTY_LENGTH not in batches or begins_empty(batches):
-        return batches
+    if begins_empty(batches):
+        return Sorted(batches, 1)
     kept: list[bytes] = []
-    start = place = 0
-    for _ in range(WALKED_MAX):
-        if place >= len(batches):
-            break
-        length, record_count = _EXTENT.unpack_from(batches, place)
+    start = place = count = 0
+    size, extent = len(batches), _EXTENT.unpack_from
+    while place < size and count < SORTED_MAX:
+        length, record_count = extent(batches, place)
         end = place + length + LOG_OVERHEAD
         if not record_count:
             kept.append(batches[start:place])
             start = end
         place = end
+        count += 1
+    if not start and place == size:
+        return Sorted(batches, count)
     kept.append(batches[start:place])
-    return b"".join(kept)
+    return Sorted(b"".join(kept), count)
 
 
 def pass_empty(segments: Segments, offset: int, end_offset: int) -> Passed:

@@ -26,7 +26,7 @@ from echoless.broker.partitions.partition import Partition
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.fetch import READ_COMMITTED, PartitionFetched, TopicFetched
 from echoless.protocol.fetch_request import FetchPartition, FetchRequest
-from echoless.storage.empty_batches import begins_empty, without_empty
+from echoless.storage.empty_batches import SORTED_MAX, begins_empty, without_empty
 from echoless.storage.file_system import StorageError
 from echoless.storage.log import Log
 from echoless.storage.log_directory import LogDirectory
@@ -61,6 +61,7 @@ class _Pass:
         "_is_read_committed",
         "_parts",
         "_passed_to",
+        "_sorted",
         "_wait",
         "_wanted",
         "has_error",
@@ -83,13 +84,15 @@ class _Pass:
         """Bytes of records."""
         self.has_error = False
         self.is_unfinished = False
-        """Whether `read` gave up at a partition whose records need more than one step to find."""
+        """Whether `read` gave up, as records need more than one step to find."""
         self.partitions: list[tuple[Partition, int]] = []
         """The partitions whose next data may complete the request, with the epochs they were read in."""
         self._appended_before = parts.metrics.bytes_appended_total
         self._parts = parts
         self._passed_to = -1
         """The last empty batch that was passed in the partition that is being read; -1: none."""
+        self._sorted = 0
+        """How many batches were looked at for those without records."""
         self._wanted = wanted
         self._is_read_committed = wanted.isolation_level == READ_COMMITTED
         self._wait = wait
@@ -106,7 +109,7 @@ class _Pass:
             fetched: list[PartitionFetched] = []
             for wanted in wanted_partitions:
                 found = self._read(topic, wanted)
-                if found is None:
+                if found is None or self._sorted > 2 * SORTED_MAX:
                     self.is_unfinished = True
                     return
                 fetched.append(found)
@@ -136,12 +139,13 @@ class _Pass:
             diverging = None
             if last_epoch >= 0:
                 diverging = _diverging_epoch(partition, offset, last_epoch)
-            records: bytes | None = b""
+            records = b""
             if diverging is None:
                 end = stable if self._is_read_committed else partition.high_watermark
-                records = self._records(partition.log, offset, end, bytes_max)
-                if records is None:
+                found = self._records(partition.log, offset, end, bytes_max)
+                if found is None:
                     return None
+                records = found
                 self.size += len(records)
             else:
                 self.has_error = True
@@ -182,7 +186,8 @@ class _Pass:
                 return None
             records = log.read(passed.offset, limit, end)
         if log.config.is_compacted:
-            records = without_empty(records)
+            records, count = without_empty(records)
+            self._sorted += count
         return records if len(records) <= limit or not self.size else b""
 
     @property

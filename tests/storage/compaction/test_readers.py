@@ -78,7 +78,7 @@ def answer(log: Log, offset: int, bytes_max: int, end: int) -> bytes:
             break
         assert passed.offset > offset, "each step comes further"
         offset = passed.offset
-    return without_empty(data)
+    return without_empty(data).batches
 
 
 def read_stubbornly(log: Log, bytes_max: int, end: int) -> list[Record]:
@@ -209,8 +209,8 @@ def test_empty_batches_are_left_out_of_an_answer() -> None:
         [full[0], full[1], empty, full[2]],
         full,
     ):
-        assert without_empty(b"".join(batches)) == b"".join(full)
-    assert without_empty(empty) == empty
-    many = [*full[:1] * (empty_batches.WALKED_MAX - 1), empty, *full]
-    assert without_empty(b"".join(many)) == b"".join(many[:-4])
-    assert without_empty(b"") == b""
+        assert without_empty(b"".join(batches)) == (b"".join(full), len(batches))
+    assert without_empty(empty) == (empty, 1)
+    many = [*full[:1] * (empty_batches.SORTED_MAX - 1), empty, *full]
+    assert without_empty(b"".join(many)) == (b"".join(many[:-4]), empty_batches.SORTED_MAX)
+    assert without_empty(b"") == (b"", 0)
