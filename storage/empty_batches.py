@@ -5,6 +5,8 @@ than its limits (librdkafka), so an answer begins at the first batch that has a 
 if there is none below the end does it hold the last empty batch, from which clients learn how far they have come.
 Behind a batch with records empty ones are left out: kafka-go takes what follows two of them for records.
 
+Invariant: a fetch answers without a record only if no batch with records ends at or below the readable end.
+
 A search ends after a bounded number of batches and says where the next one goes on. Called by `log.py`.
 """
 
@@ -17,11 +19,11 @@ from echoless.protocol.record_batch import LOG_OVERHEAD, Buffer
 from echoless.storage.segments import Segments
 
 BATCHES_MAX: Final = 500
-"""How many batches one search passes: half a millisecond."""
+"""Batches that one search passes: half a millisecond."""
 SEGMENTS_MAX: Final = 16
-"""How many segments it opens: as much time, if each of them holds a single batch."""
+"""Segments that it opens: as much time, if each of them holds a single batch."""
 SORTED_MAX: Final = 1000
-"""How many batches of one partition an answer holds if it is looked for empty ones: a third of a millisecond."""
+"""Batches of one partition that an answer holds if it is looked for empty ones: a third of a millisecond."""
 _RECORD_COUNT: Final = slice(57, 61)
 """The place of the number of records in a batch."""
 _ZERO: Final = bytes(4)
@@ -30,7 +32,7 @@ _EXTENT: Final = struct.Struct(">8xi45xi")
 
 
 class Passed(NamedTuple):
-    """How far a search has come."""
+    """The place that a search has come to."""
 
     offset: int
     """An offset of the batch to read, or of the one to go on from."""
@@ -47,11 +49,11 @@ class Sorted(NamedTuple):
 
     batches: bytes
     looked_at: int
-    """How many batches there were until the end, or up to where the answer was cut."""
+    """Number of batches until the end, or up to where the answer was cut."""
 
 
 def without_empty(batches: bytes) -> Sorted:
-    """Those of whole batches that have records, unless the first has none; the last of very many may be missing."""
+    """Leaves out batches without records, unless the first is one, and the last ones of very many."""
     if begins_empty(batches):
         return Sorted(batches, 1)
     kept: list[bytes] = []

@@ -92,7 +92,7 @@ class _Pass:
         self._passed_to = -1
         """The last empty batch that was passed in the partition that is being read; -1: none."""
         self._sorted = 0
-        """How many batches were looked at for those without records."""
+        """Number of batches that were searched for those without records."""
         self._wanted = wanted
         self._is_read_committed = wanted.isolation_level == READ_COMMITTED
         self._wait = wait

@@ -9,6 +9,8 @@ segment ends. Those of the segments that were copied before the last one go like
 
 The sources are read through files of its own, and every CRC is compared: damage must not get a new one.
 
+Invariant: the last batch of every segment that compaction writes stays, so segments meet.
+
 Nothing here touches the log: whether the sources are still what they were is for the owner to check before
 a swap. Called by `compaction.py`.
 """

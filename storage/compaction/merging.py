@@ -1,4 +1,4 @@
-"""Which neighbours a pass copies into one new segment. Pure. Called by `cleaning.py`."""
+"""The neighbours that a pass copies into one new segment. Pure. Called by `cleaning.py`."""
 
 from __future__ import annotations
 

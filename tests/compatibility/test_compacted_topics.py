@@ -116,7 +116,7 @@ def _offsets(text: str, first: int) -> dict[int, list[int]]:
 def _read_as_member(
     address: str, topic: str, directory: Path, expected: dict[int, list[int]]
 ) -> dict[int, list[int]]:
-    """What kafkajs has read once it has all that is expected, or has taken too long."""
+    """The offsets that kafkajs has read once it has all that is expected, or has taken too long."""
     log = directory / "kafkajs"
     log.touch()
     process = KAFKAJS.start(

@@ -69,7 +69,7 @@ def write(log: Log, batch: Batch, sequences: dict[int, int]) -> None:
 
 
 def answer(log: Log, offset: int, bytes_max: int, end: int) -> bytes:
-    """What a fetch gives, however many steps it takes; see `broker/records/fetch.py`."""
+    """The answer of a fetch, however many steps it takes; see `broker/records/fetch.py`."""
     data = log.read(offset, bytes_max, end)
     while begins_empty(data):
         passed = log.pass_empty(offset, end)
