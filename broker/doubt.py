@@ -35,9 +35,14 @@ def changes_state(
     def guarded(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
         try:
             return method(*args, **kwargs)
-        except (KafkaError, StorageError, StateInDoubtError):
-            raise
         except Exception as error:
-            raise StateInDoubtError(f"{method.__qualname__} failed: {error!r}") from error
+            check_outcome(method, error)
+            raise
 
     return guarded
+
+
+def check_outcome(method: Callable[..., object], error: Exception) -> None:
+    """Raises `StateInDoubtError` unless the error is one that callers of the method expect."""
+    if not isinstance(error, KafkaError | StorageError | StateInDoubtError):
+        raise StateInDoubtError(f"{method.__qualname__} failed: {error!r}") from error

@@ -22,7 +22,7 @@ import uuid
 from collections.abc import Callable
 
 from echoless.broker.config.names import Config, LogFlush
-from echoless.broker.doubt import changes_state
+from echoless.broker.doubt import changes_state, check_outcome
 from echoless.broker.metadata.node_data import NO_LEADER, LeaderAndIsr
 from echoless.broker.partitions.core.gap_patience import GapPatience
 from echoless.broker.partitions.core.in_sync_replicas import InSyncReplicas
@@ -211,27 +211,30 @@ class Partition:
 
     # --- writing ---
 
-    @changes_state
     def append(
         self, batch: Buffer, header: BatchHeader, now_ms: int, log_append_ms: int | None = None
     ) -> Appended | Duplicate | Reject:
         """Decides on and stores one validated batch; see `Log.append`. Raises `StorageError`, `KafkaError`."""
-        if not self._fencing.takes_records:
-            raise KafkaError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is about to have another leader"
-            )
-        result = self.log.append(batch, header, self.leader_epoch, now_ms, log_append_ms)
-        if type(result) is Appended:
-            self._on_dirty(self)
-            if self.waiters.append:
-                self.waiters.append.wake()
-            if not self._flushes_before_commit:
-                in_sync = self.in_sync
-                if in_sync is None or not in_sync.largest or self.waiters.flush.heap:
-                    self.advance_high_watermark()  # else its followers have to fetch it first
-        elif isinstance(result, Reject) and self._gap_patience is not None:
-            entry = self.log.producers.get(header.producer_id)
-            return self._gap_patience.retriable(result, entry, header, _now_s())
+        try:  # as `changes_state`, without a call for each batch
+            if not self._fencing.takes_records:
+                raise KafkaError(  # noqa: TRY301
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is about to have another leader"
+                )
+            result = self.log.append(batch, header, self.leader_epoch, now_ms, log_append_ms)
+            if type(result) is Appended:
+                self._on_dirty(self)
+                if self.waiters.append:
+                    self.waiters.append.wake()
+                if not self._flushes_before_commit:
+                    in_sync = self.in_sync
+                    if in_sync is None or not in_sync.largest or self.waiters.flush.heap:
+                        self.advance_high_watermark()  # else its followers have to fetch it first
+            elif isinstance(result, Reject) and self._gap_patience is not None:
+                entry = self.log.producers.get(header.producer_id)
+                return self._gap_patience.retriable(result, entry, header, _now_s())
+        except Exception as error:
+            check_outcome(Partition.append, error)
+            raise
         return result
 
     @changes_state
@@ -291,18 +294,21 @@ class Partition:
 
     # --- followers ---
 
-    @changes_state
     def note_fetch(self, broker_id: int, broker_epoch: int, offset: int) -> None:
         """Notes that a follower has everything below `offset`, from which it fetches.
 
         Only fetches from the currently registered broker epoch count.
         """
         in_sync, fencing = self.in_sync, self._fencing
-        if in_sync is not None and fencing.registered_epoch(broker_id) == broker_epoch:
-            end_offset = self.log.log_end_offset
-            in_sync.note_fetch(broker_id, broker_epoch, offset, end_offset, _now_s())
-            self.advance_high_watermark()
-            fencing.isr_may_change(self)
+        try:  # as `changes_state`, without a call for each fetch
+            if in_sync is not None and fencing.registered_epoch(broker_id) == broker_epoch:
+                end_offset = self.log.log_end_offset
+                in_sync.note_fetch(broker_id, broker_epoch, offset, end_offset, _now_s())
+                self.advance_high_watermark()
+                fencing.isr_may_change(self)
+        except Exception as error:
+            check_outcome(Partition.note_fetch, error)
+            raise
 
     def mark_dirty(self) -> None:
         """Has the log flushed: it was appended to by replication, rolled, or found unflushed."""

@@ -76,28 +76,15 @@ def append_batch(
         if is_new_id:
             request = flight.request
             parts.quotas.count_new_id(request.peer, request.header.client_id)
+        made: type[PartitionProduced] = PartitionProduced
         base_offset, last_offset, _, append_time = result
-        return _stored(PartitionProduced, partition, base_offset, last_offset, append_time)
-    if isinstance(result, Duplicate):
+    elif isinstance(result, Duplicate):
         original = result.original
-        return _stored(
-            RepeatProduced,
-            partition,
-            original.base_offset,
-            original.last_offset,
-            original.timestamp,
-        )
-    assert isinstance(result, Reject)
-    return _refused(partition, header, result)
-
-
-def _stored(
-    made: type[PartitionProduced],
-    partition: Partition,
-    base_offset: int,
-    last_offset: int,
-    append_time: int,
-) -> StoredBatch:
+        made, append_time = RepeatProduced, original.timestamp
+        base_offset, last_offset = original.base_offset, original.last_offset
+    else:
+        assert isinstance(result, Reject)
+        return _refused(partition, header, result)
     start = partition.log.log_start_offset
     produced = made(partition.index, ErrorCode.NONE, base_offset, append_time, start)
     return StoredBatch(partition, produced, last_offset + 1, partition.leader_epoch)

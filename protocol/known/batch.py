@@ -61,5 +61,5 @@ def sound_header(
         and (sequence >= 0 or producer_id < 0)
         and crc32c(memoryview(records)[ATTRIBUTES_POSITION:]) == crc
     ):
-        return BatchHeader._make(fields)
+        return tuple.__new__(BatchHeader, fields)
     return None

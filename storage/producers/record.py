@@ -12,7 +12,7 @@ Called by the packed table and the snapshots. Knows nothing of either, nor of pr
 from __future__ import annotations
 
 import struct
-from itertools import chain
+from itertools import chain, repeat
 from typing import Final
 
 from echoless.protocol.dedup import BatchMetadata, ProducerEntry
@@ -59,7 +59,8 @@ def decode_record(record: Buffer) -> ProducerEntry:
     """Decodes a record; bytes after it are ignored."""
     last_append_ms, run_start, producer_epoch, count = RECORD_HEAD.unpack_from(record)
     packed = memoryview(record)[RECORD_HEAD.size : record_size(count & COUNT_MASK)]
-    batches = tuple(map(BatchMetadata._make, BATCH.iter_unpack(packed)))
+    # `_make` takes 0.8 us longer for the five batches of a window, 3 to 4 % of a produce.
+    batches = tuple(map(tuple.__new__, repeat(BatchMetadata), BATCH.iter_unpack(packed)))
     if count & _LACKS_CRC:
         batches = tuple(b if b.crc != NO_CRC else b._replace(crc=None) for b in batches)
     return ProducerEntry(producer_epoch, run_start, last_append_ms, batches)
