@@ -12,7 +12,7 @@ SOURCES_MAX: Final = 32
 """So many segments at most become one: a cut of the log waits until their files are removed."""
 
 
-class Extent(Protocol):
+class SegmentExtent(Protocol):
     """The part of a log that one segment holds."""
 
     @property
@@ -23,7 +23,7 @@ class Extent(Protocol):
     def size(self) -> int: ...
 
 
-def may_join(group: Sequence[Extent], written: int, segment: Extent, bytes_max: int) -> bool:
+def may_join(group: Sequence[SegmentExtent], written: int, segment: SegmentExtent, bytes_max: int) -> bool:
     """Whether the segment may be copied behind its neighbours of `group`, of which `written` bytes are left.
 
     What is left counts, as passes would leave ever smaller segments otherwise. A new segment may become larger

@@ -84,10 +84,10 @@ async def test_a_client_that_goes_away_while_it_waits_is_forgotten_in_time(
     waiting = asyncio.ensure_future(join(gone, 3))
     groups = running.broker.groups
     (shard,) = [one for one in groups.shards.values() if one.partition.log.log_end_offset]
-    await until(lambda: shard._waiting)
+    await until(lambda: shard._replies._awaited)
     waiting.cancel()
     await gone.close()
-    await until(lambda: not shard._waiting)
+    await until(lambda: not shard._replies._awaited)
     assert await heartbeat(kafka, 1, member_id) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
