@@ -23,7 +23,9 @@ class SegmentExtent(Protocol):
     def size(self) -> int: ...
 
 
-def may_join(group: Sequence[SegmentExtent], written: int, segment: SegmentExtent, bytes_max: int) -> bool:
+def may_join(
+    group: Sequence[SegmentExtent], written: int, segment: SegmentExtent, bytes_max: int
+) -> bool:
     """Whether the segment may be copied behind its neighbours of `group`, of which `written` bytes are left.
 
     What is left counts, as passes would leave ever smaller segments otherwise. A new segment may become larger
