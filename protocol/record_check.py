@@ -98,34 +98,26 @@ def check_at_once(
     if count > opening.framed_at_once:
         return False
     is_read = needs_keys or not header.base_sequence
-    if not (is_read or attributes & CODEC_MASK) and _fills(batch, count):
+    if not (is_read or attributes & CODEC_MASK):
         opening.framed_at_once -= count
+        try:  # the usual batch: it spares 0.6 us of calls of `_check`, which says what is wrong with others
+            if _walk_lengths(batch, count, HEADER_SIZE) == len(batch):
+                return True
+        except (DecodeError, IndexError):
+            pass
+        _check(_walk_lengths, batch, header, DECOMPRESSED_BYTES_MAX)
         return True
     if attributes & CODEC_MASK:
         return _check_compressed_at_once(
             batch, header, opening, is_read=is_read, needs_keys=needs_keys
         )
-    if is_read and len(batch) > opening.fields_at_once:
+    if len(batch) > opening.fields_at_once:
         return False
     opening.framed_at_once -= count
-    if is_read:
-        opening.fields_at_once -= _check_produced(
-            batch, header, opening, DECOMPRESSED_BYTES_MAX, needs_keys=needs_keys
-        )
-    else:
-        _check(_walk_lengths, batch, header, DECOMPRESSED_BYTES_MAX)
+    opening.fields_at_once -= _check_produced(
+        batch, header, opening, DECOMPRESSED_BYTES_MAX, needs_keys=needs_keys
+    )
     return True
-
-
-def _fills(batch: Buffer, record_count: int) -> bool:
-    """Whether so many uncompressed records fill the batch; else `_check` says what is wrong.
-
-    It spares the calls of `_check`: 0.6 us of the 30 that a produce takes, and of the 25 for each of four partitions.
-    """
-    try:
-        return _walk_lengths(batch, record_count, HEADER_SIZE) == len(batch)
-    except (DecodeError, IndexError):
-        return False
 
 
 def _check_compressed_at_once(

@@ -77,7 +77,9 @@ class KafkaDispatcher:
             first, rest, end, read, served, prefix, api_key, version, client_id, place = known
             if frame[:_CORRELATION_ID] == first and frame[_CLIENT_ID:end] == rest:
                 (correlation_id,) = _read_int32(frame, _CORRELATION_ID)
-                header = RequestHeader(api_key, version, correlation_id, client_id, place)
+                # Half the time of calling the class: 1 % of a produce.
+                fields = (api_key, version, correlation_id, client_id, place)
+                header = tuple.__new__(RequestHeader, fields)
                 request = Request(header, read(version, frame, end), peer)
                 outcome = admit(served, request, self._services)
                 if type(outcome) is bytes:

@@ -108,12 +108,6 @@ class Partition:
         log = self.log
         return log.recovery_point if self._flushes_before_commit else log.log_end_offset
 
-    def check_produce(self, *, by_all: bool) -> None:
-        """Raises `KafkaError` unless this broker certainly leads; `by_all`: with enough replicas in sync."""
-        self.check_leader()
-        if by_all:
-            self.check_in_sync()
-
     def check_leader(self, leader_epoch: int = -1) -> None:
         """Raises `KafkaError` unless this broker certainly leads, in the epoch the client knows.
 

@@ -34,6 +34,12 @@ _HIDES_LOG_START: Final = frozenset(
 """Errors after which Kafka answers log_start_offset -1 (`docs/protocol/produce.md`)."""
 
 
+_NO_ERROR: Final = (None, (), None, "")
+"""The last fields of a `PartitionProduced` without an error."""
+_new: Final = tuple.__new__
+"""Makes a named tuple in half the time of calling its class: 2 % of a produce for the two of each batch."""
+
+
 class RepeatProduced(PartitionProduced):
     """The success of a batch that an earlier request has stored."""
 
@@ -86,8 +92,9 @@ def append_batch(
         assert isinstance(result, Reject)
         return _refused(partition, header, result)
     start = partition.log.log_start_offset
-    produced = made(partition.index, ErrorCode.NONE, base_offset, append_time, start)
-    return StoredBatch(partition, produced, last_offset + 1, partition.leader_epoch)
+    row = (partition.index, ErrorCode.NONE, base_offset, append_time, start, *_NO_ERROR)
+    fields = (partition, _new(made, row), last_offset + 1, partition.leader_epoch)
+    return _new(StoredBatch, fields)
 
 
 def _compared(partition: Partition, header: BatchHeader, repeat: Duplicate) -> Duplicate:

@@ -47,7 +47,9 @@ class Pending:
             records, header = await self._settled(rules)
             flight.read_clock()
             partition = find(self._topic, self._index)  # the role, or all of it, may have gone
-            partition.check_produce(by_all=flight.acks == ACKS_ALL)
+            partition.check_leader()
+            if flight.acks == ACKS_ALL:
+                partition.check_in_sync()
             return append_batch(flight, partition, records, header)
         except KafkaError as error:
             return failed_produce(self._index, error, partition)

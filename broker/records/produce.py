@@ -56,7 +56,9 @@ def produce_batch(
         partition = found  # as in Kafka, the errors above do not carry its log start offset
         if acks not in _ACKS:
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)  # noqa: TRY301
-        partition.check_produce(by_all=acks == ACKS_ALL)
+        partition.check_leader()
+        if acks == ACKS_ALL:
+            partition.check_in_sync()
         if sound is None:
             check_batch(records, header, rules.bytes_max, rules.timestamps, flight.now_ms)
         codec = rules.codec
