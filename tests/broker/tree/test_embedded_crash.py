@@ -23,7 +23,7 @@ ROUNDS = 6
 CHANGES = """
 import asyncio, os, sys
 from echoless.broker.tree.embedded import EmbeddedNodeTree
-from echoless.broker.tree.node_tree import ANY_VERSION, Write, ensure_paths
+from echoless.broker.tree.node_tree import ANY_VERSION, SetData, ensure_paths
 
 async def main():
     tree = EmbeddedNodeTree.open(sys.argv[1])
@@ -32,7 +32,7 @@ async def main():
     while True:
         version = (await tree.read("/a")).version
         data = b"%d" % (version + 1)
-        await tree.multi([Write("/a", data, version), Write("/b", data, version)])
+        await tree.multi([SetData("/a", data, version), SetData("/b", data, version)])
         os.write(1, data + b"\\n")
 
 asyncio.run(main())
