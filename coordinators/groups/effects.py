@@ -55,7 +55,7 @@ GroupEffect = (
 )
 
 Effects = list[GroupEffect]
-"""The effects of one step, or of a part of it, in order. Whoever is given a list may add to it."""
+"""The effects of one step, or of a part of it, in order. The receiver of a list may add to it."""
 
 
 def replied(reply_id: int | None, answer: GroupAnswer) -> Effects:

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Final
 
 NAME_LENGTH_MAX: Final = 1024
-"""A longer name takes too long to hash; whoever is given one refuses it."""
+"""A longer name takes too long to hash, and is refused."""
 
 
 @lru_cache(maxsize=1024)

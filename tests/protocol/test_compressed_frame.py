@@ -1,4 +1,4 @@
-"""Produced records are one frame that every consumer reads, whoever compressed them."""
+"""Produced records are one frame that every consumer reads, from any encoder."""
 
 from __future__ import annotations
 

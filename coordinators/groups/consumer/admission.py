@@ -57,7 +57,7 @@ class Admission:
         self._group = group
         self._state = group.state
         self.effects: Effects = []
-        """The effects of members that have come and gone, in their order."""
+        """The effects of joins and leaves, in their order."""
 
     def admit(self, request: ConsumerHeartbeat) -> Admitted | Refused:
         """Take a heartbeat that is not one of leaving."""

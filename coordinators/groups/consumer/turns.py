@@ -1,6 +1,6 @@
 """Turns of a consumer group: some heartbeats are taken, what they change is stored before any of them is answered.
 
-In a turn members come and go, the group's epoch rises at most once, one target is made, then each of the members goes on
+In a turn members join and leave, the group's epoch rises at most once, one target is made, then each of the members goes on
 towards it.
 
 Invariant: for each epoch of a group at most one target is made.

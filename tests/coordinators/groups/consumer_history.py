@@ -155,7 +155,7 @@ class ConsumerHistory:
                 client.start()
 
     def send_flawed(self) -> None:
-        """A heartbeat is refused for what it says, at once, whoever sends it and whatever the group waits for."""
+        """A flawed heartbeat is refused at once, from any sender and whatever the group waits for."""
         client, fields = self.choices.choice(self.clients), self.choices.choice(FLAWS)
         epoch = self.choices.choice((0, client.epoch))
         request = self.shell.heartbeat_request(client.member_id, epoch)._replace(**fields)  # type: ignore[arg-type]
