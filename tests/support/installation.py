@@ -10,7 +10,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import tomllib
 import venv
 from collections.abc import Iterable, Iterator
@@ -44,9 +43,11 @@ class Distributions(NamedTuple):
         run(*_PIP, "install", "-q", "--target", str(tools), *project["build-system"]["requires"])
         source = _tracked_files(directory / "source")
         sdist = _build("build_sdist", source, directory, tools)
-        with tarfile.open(sdist) as archive:
-            archive.extractall(directory / "unpacked", filter="data")
-        (unpacked,) = (directory / "unpacked").iterdir()
+        unpacked_into = directory / "unpacked"
+        unpacked_into.mkdir()
+        # not `tarfile`: before Python 3.11.4 it knows no filter, and since 3.12 it warns without one
+        run("tar", "-x", "-C", str(unpacked_into), "-f", str(sdist))
+        (unpacked,) = unpacked_into.iterdir()
         return cls(
             wheel=_build("build_wheel", source, directory / "wheel", tools),
             sdist=sdist,
