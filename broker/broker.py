@@ -310,6 +310,11 @@ class Broker:
 
     # --- while it runs ---
 
+    @property
+    def unserved_topics(self) -> Mapping[str, str]:
+        """Topics of which a setting cannot be read, with the reason (`partitions/unserved_topics.py`)."""
+        return self.replicas.unserved.reasons
+
     def fail_storage(self, error: StorageError) -> None:
         """Takes the log directory offline: nothing is acknowledged until a restart."""
         if self.logs.failure is not None:

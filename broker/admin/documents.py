@@ -48,6 +48,11 @@ def health_document(broker: BrokerView, is_shown: Callable[[str], bool]) -> dict
     ]
     if uncleanable:
         document["uncleanable"] = uncleanable
+    unread = {name: why for name, why in broker.unserved_topics.items() if is_shown(name)}
+    if unread:
+        document["unserved_topics"] = [
+            {"topic": name, "reason": why} for name, why in sorted(unread.items())
+        ]
     unserved = broker.groups.unserved() if is_shown(CONSUMER_OFFSETS) else ()
     if unserved:
         document["unserved_groups"] = [one._asdict() for one in unserved]

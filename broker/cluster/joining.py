@@ -102,6 +102,14 @@ class Joining:
         self._info = replace(self._registration(), is_leaving=True)
         await update_registration(self._tree, self._info)
 
+    async def announce_unserved(self, topics: frozenset[str]) -> None:
+        """Names the topics that this broker must not lead, in this session and in every later one.
+
+        Raises `CoordinationError`.
+        """
+        self._info = replace(self._registration(), unserved=topics)
+        await update_registration(self._tree, self._info)
+
     def _registration(self) -> BrokerInfo:
         assert self._info is not None, "the broker has not been registered before"
         return self._info

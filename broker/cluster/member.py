@@ -26,7 +26,7 @@ from echoless.broker.cluster.topic_creation import TopicCreation
 from echoless.broker.cluster.view import ClusterView
 from echoless.broker.config.internal_topics import INTERNAL_TOPICS
 from echoless.broker.config.loading import Config
-from echoless.broker.config.topic import TopicConfig
+from echoless.broker.config.topic import topic_in_force
 from echoless.broker.controller.controller import Controller
 from echoless.broker.environment import Environment
 from echoless.broker.essential_task import essential_task
@@ -42,6 +42,7 @@ from echoless.broker.replication.fetchers import Fetchers
 from echoless.broker.replication.isr_changes import IsrChanges
 from echoless.broker.replication.peer_connection import PeerError
 from echoless.broker.tree.node_tree import Cancel, CoordinationError, NodeTree, SessionState
+from echoless.broker.tree.refresher import Refresher
 from echoless.broker.tree.session_guard import SessionGuard
 from echoless.storage.file_system import StorageError
 
@@ -116,6 +117,8 @@ class ClusterMember:
         self._leaving = Leaving(
             config.broker_id, registry, partitions.held, view=view, joining=joining
         )
+        self._unserved = Refresher("unserved topics", self._announce_unserved)
+        partitions.unserved.on_change = self._unserved.ask
         self._disk_failure = DiskFailure(joining, self._fetchers, self._isr_changes)
         self.controller = Controller(
             tree,
@@ -123,7 +126,9 @@ class ClusterMember:
             view.live,
             config.broker_id,
             unclean=lambda topic: (
-                TopicConfig.of(config, topic.config).unclean_leader_election_enable
+                topic_in_force(
+                    config, topic.name, topic.config
+                ).config.unclean_leader_election_enable
             ),
             now_ms=environment.now_ms,
             elections=metrics.elections,
@@ -182,6 +187,7 @@ class ClusterMember:
         await self._view.start(info)
         self._on_brokers()
         self._view.listen(self._on_brokers)
+        self._unserved.start()
         self._tasks += [
             essential_task(self.controller.run(), "controller"),
             essential_task(self._isr_changes.run(), "ISR changes"),
@@ -235,6 +241,9 @@ class ClusterMember:
         self._fetchers.wake()
         self._isr_changes.consider_all()
 
+    async def _announce_unserved(self) -> None:
+        await self._joining.announce_unserved(frozenset(self._partitions.unserved.reasons))
+
     # --- leaving ---
 
     def storage_failed(self) -> None:
@@ -265,6 +274,7 @@ class ClusterMember:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._disk_failure.close()
+        await self._unserved.close()
         await self._isr_changes.close()
         await self._fetchers.close()
         await self._peers.close()

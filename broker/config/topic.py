@@ -102,6 +102,43 @@ class TopicConfig:
         return DELETE in self.cleanup_policy
 
 
+_KEEPS_EVERYTHING: Final = {
+    "cleanup.policy": DELETE,
+    "retention.bytes": "-1",
+    "retention.ms": "-1",
+}
+"""The settings of a topic of which not all can be read: nothing is deleted by a rule that is not known."""
+
+
+class TopicInForce(NamedTuple):
+    """The settings of a topic as this broker can apply them."""
+
+    config: TopicConfig
+    unreadable: str | None
+    """The first stored setting that this broker cannot read, and why; None: it reads all."""
+
+
+def topic_in_force(config: Config, name: str, overrides: Mapping[str, str]) -> TopicInForce:
+    """The settings of a topic, of which some may be unknown to this broker: a newer one has stored them.
+
+    What can be read is applied then, except that nothing is deleted and nothing compacted.
+    """
+    stored = in_force(name, overrides)
+    try:
+        return TopicInForce(TopicConfig.of(config, stored), None)
+    except KafkaError as error:
+        readable = {name: text for name, text in stored.items() if _is_readable(name, text)}
+        return TopicInForce(TopicConfig.of(config, {**readable, **_KEEPS_EVERYTHING}), str(error))
+
+
+def _is_readable(name: str, text: str) -> bool:
+    try:
+        _read(name, text)
+    except KafkaError:
+        return False
+    return True
+
+
 def _topic_settings() -> dict[str, TopicSetting]:
     of_broker = settings()
     found = {}
@@ -148,7 +185,7 @@ def check_in_force(config: Config, overrides: Mapping[str, str]) -> None:
 
 def to_log_config(config: Config, name: str, overrides: Mapping[str, str]) -> LogConfig:
     """The configuration for the logs of a topic, from the broker's configuration and the topic's own."""
-    topic = TopicConfig.of(config, in_force(name, overrides))
+    topic = topic_in_force(config, name, overrides).config
     return LogConfig(
         segment_bytes=topic.segment_bytes,
         roll_ms=_roll_ms(topic),

@@ -5,6 +5,7 @@ returns the difference. It does not matter which events led there, how many were
 wrote the states; deciding again on the result changes nothing more.
 
 Rules for one partition:
+0. A broker that cannot read a setting of the topic, by its own registration, does not lead it, and stays in the ISR.
 1. The leader is alive, is not leaving, is a replica and in sync: it continues to lead. A leaving
    broker, or one that is no longer a replica, is taken out of the ISR; any other follower is taken
    out only by the leader.
@@ -27,11 +28,14 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
+from typing import Final
 
 from echoless.broker.metadata.node_data import NO_LEADER, LeaderAndIsr
 from echoless.broker.metadata.topic import StateChange, Topic
+
+_NONE: Final[frozenset[int]] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -40,10 +44,20 @@ class Electorate:
 
     live: frozenset[int]
     leaving: frozenset[int] = frozenset()
+    unserved: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    """By topic: the brokers that must not lead it."""
 
     @functools.cached_property
     def staying(self) -> frozenset[int]:
         return self.live - self.leaving
+
+    def barred(self, topic: str) -> frozenset[int]:
+        """The brokers that do not lead the topic, even if they should."""
+        return self.unserved.get(topic, _NONE)
+
+    def may_lead(self, topic: str) -> frozenset[int]:
+        """The brokers that a partition of the topic may be given to."""
+        return self.staying - self.barred(topic) if self.unserved else self.staying
 
 
 class ElectionType(enum.IntEnum):
@@ -84,7 +98,8 @@ def elect_as_asked(
         before = None if topic is None else topic.states.get(partition)
         if topic is None or before is None:
             continue
-        elected = _ELECTIONS[election_type](topic.assignment[partition], before, brokers)
+        replicas = topic.assignment[partition]
+        elected = _ELECTIONS[election_type](name, replicas, before, brokers)
         if elected is not None:
             changes.append(StateChange(name, partition, before, elected))
     return changes
@@ -126,16 +141,18 @@ def _decided(
 ) -> LeaderAndIsr | None:
     """The state to write; None if nothing."""
     if before is None:
-        return _first_state(replicas, brokers)
-    return _next_state(replicas, before, brokers, lambda: is_unclean_allowed(topic))
+        return _first_state(topic.name, replicas, brokers)
+    return _next_state(topic.name, replicas, before, brokers, lambda: is_unclean_allowed(topic))
 
 
-def _first_state(replicas: tuple[int, ...], brokers: Electorate) -> LeaderAndIsr | None:
+def _first_state(topic: str, replicas: tuple[int, ...], brokers: Electorate) -> LeaderAndIsr | None:
     alive = tuple(one for one in replicas if one in brokers.staying)
-    return LeaderAndIsr(leader=alive[0], leader_epoch=0, isr=alive) if alive else None
+    leader = next((one for one in alive if one in brokers.may_lead(topic)), None)
+    return None if leader is None else LeaderAndIsr(leader=leader, leader_epoch=0, isr=alive)
 
 
 def _next_state(
+    topic: str,
     replicas: tuple[int, ...],
     state: LeaderAndIsr,
     brokers: Electorate,
@@ -143,15 +160,16 @@ def _next_state(
 ) -> LeaderAndIsr | None:
     """The state to write; None if nothing."""
     in_sync = tuple(one for one in state.isr if one in replicas)
-    leader = state.leader
-    if leader in in_sync and leader in brokers.staying:
+    leader, may_lead = state.leader, brokers.may_lead(topic)
+    if leader in in_sync and leader in may_lead:
         staying = tuple(one for one in in_sync if one not in brokers.leaving)
         return None if staying == state.isr else led_by(leader, state, staying)
-    candidates = [one for one in replicas if one in in_sync and one in brokers.staying]
+    candidates = [one for one in replicas if one in in_sync and one in may_lead]
     if candidates:
         return led_by(candidates[0], state, tuple(filter(brokers.staying.__contains__, in_sync)))
-    others = [one for one in replicas if one in brokers.staying]
-    if leader in in_sync and leader in brokers.live and others:
+    others = [one for one in replicas if one in may_lead]
+    leads_on = leader in in_sync and leader in brokers.live and leader not in brokers.barred(topic)
+    if leads_on and others:
         return None
     if others and brokers.live.isdisjoint(in_sync) and is_unclean_allowed():
         return led_by(others[0], state, (others[0],))
@@ -159,20 +177,21 @@ def _next_state(
 
 
 def _preferred(
-    replicas: tuple[int, ...], state: LeaderAndIsr, brokers: Electorate
+    topic: str, replicas: tuple[int, ...], state: LeaderAndIsr, brokers: Electorate
 ) -> LeaderAndIsr | None:
     preferred = replicas[0]
-    if state.leader == preferred or not (preferred in state.isr and preferred in brokers.staying):
+    is_able = preferred in state.isr and preferred in brokers.may_lead(topic)
+    if state.leader == preferred or not is_able:
         return None
     return led_by(preferred, state, tuple(filter(brokers.staying.__contains__, state.isr)))
 
 
 def _unclean(
-    replicas: tuple[int, ...], state: LeaderAndIsr, brokers: Electorate
+    topic: str, replicas: tuple[int, ...], state: LeaderAndIsr, brokers: Electorate
 ) -> LeaderAndIsr | None:
     if state.leader in brokers.live:
         return None
-    return _next_state(replicas, state, brokers, lambda: True)
+    return _next_state(topic, replicas, state, brokers, lambda: True)
 
 
 _ELECTIONS = {ElectionType.PREFERRED: _preferred, ElectionType.UNCLEAN: _unclean}

@@ -107,7 +107,9 @@ def _moved(
         return None
     if isr == state.isr and state.leader in target:
         return None
-    leaders = [one for one in target if one in isr and one in brokers.staying]
+    leaders = [one for one in target if one in isr and one in brokers.may_lead(topic.name)]
+    if not leaders:
+        return None  # all in the target cannot read a setting of the topic
     leader = state.leader if state.leader in leaders else leaders[0]
     return led_by(leader, state, isr)
 

@@ -92,9 +92,14 @@ class ControllerTasks:
 
     def _electorate(self) -> Electorate:
         brokers = self._live_brokers.brokers
+        unserved: dict[str, frozenset[int]] = {}
+        for broker_id, broker in brokers.items():
+            for topic in broker.info.unserved:
+                unserved[topic] = unserved.get(topic, frozenset()) | {broker_id}
         return Electorate(
             frozenset(brokers),
             frozenset(one for one, broker in brokers.items() if broker.info.is_leaving),
+            unserved,
         )
 
     def _due(self) -> list[StateChange]:

@@ -111,6 +111,12 @@ def _obstacle(
     replicas, state = topic.assignment[partition], topic.states.get(partition, _NEVER_LED)
     staying = {one for one, info in services.cluster.brokers.items() if not info.is_leaving}
     if election_type is ElectionType.PREFERRED:
+        preferred = services.cluster.brokers.get(replicas[0])
+        if preferred is not None and name in preferred.unserved:
+            return KafkaError(
+                ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+                f"broker {replicas[0]} cannot read a setting of topic {name}; its log says which",
+            )
         return _obstacle_to_preferred(replicas[0], state, staying)
     return _obstacle_to_unclean(replicas, state, staying)
 

@@ -28,6 +28,8 @@ from echoless.broker.tree.node_tree import (
 )
 
 _PLAINTEXT: Final = "PLAINTEXT"
+_UNSERVED_MAX: Final = 1000
+"""Unserved topics that are named: with the longest names a quarter of what a node may hold."""
 _ENDPOINT: Final = re.compile(r"([^:/]+)://(?:\[([^\]]*)\]|([^:]*)):(-?\d+)")
 
 
@@ -56,6 +58,8 @@ class BrokerInfo:
     features: Mapping[str, object] = field(default_factory=dict)
     is_leaving: bool = False
     """Whether it is about to stop: it must not lead, and is not waited for."""
+    unserved: frozenset[str] = frozenset()
+    """Topics that it must not lead, because it cannot read a setting of theirs."""
 
 
 def encode_broker(info: BrokerInfo) -> bytes:
@@ -80,6 +84,8 @@ def encode_broker(info: BrokerInfo) -> bytes:
         fields["rack"] = info.rack
     if info.is_leaving:
         fields["leaving"] = True
+    if info.unserved:
+        fields["unserved"] = sorted(info.unserved)[:_UNSERVED_MAX]
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
@@ -99,6 +105,7 @@ def decode_broker(path: str, node: Node) -> BrokerInfo:
             rack=fields.get("rack"),
             features=dict(fields.get("features", {})),
             is_leaving=fields.get("leaving") is True,
+            unserved=frozenset(map(str, fields.get("unserved", ()))),
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise NodeDataError(f"the node {path} holds what cannot be read: {node.data!r}") from error

@@ -114,9 +114,11 @@ class Partition:
         Epoch -1 matches any.
         """
         if self.leader_id != self._broker_id:
-            raise KafkaError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is led by {self.leader_id}"
-            )
+            unserved = self.rules.unserved
+            reason = f"is led by {self.leader_id}"
+            if unserved is not None:
+                reason = f"is not served by this broker, which cannot read a setting: {unserved}"
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} {reason}")
         if not self._fencing.is_proved:
             self._be_patient()
             raise KafkaError(
@@ -166,10 +168,12 @@ class Partition:
         self.leader_epoch = state.leader_epoch
         if state.leader != self._broker_id:
             self.leader_id = state.leader
-        elif state.leader_epoch > self.log.leader_epochs.latest_epoch:
+        elif (
+            state.leader_epoch > self.log.leader_epochs.latest_epoch and self.rules.unserved is None
+        ):
             self.leader_id = self._broker_id
             self._lead()
-        # Else it led that epoch under an earlier session: the controller has to begin another one.
+        # Else it led that epoch under an earlier session, or may not lead: the controller has to begin another one.
 
     def _lead(self) -> None:
         log = self.log

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from echoless.broker.config.internal_topics import INTERNAL_TOPICS
 from echoless.broker.config.loading import Config
-from echoless.broker.config.topic import TopicConfig, to_log_config
+from echoless.broker.config.topic import to_log_config, topic_in_force
 from echoless.broker.doubt import changes_state
 from echoless.broker.metadata.node_data import LeaderAndIsr
 from echoless.broker.metadata.topic import (
@@ -40,6 +40,7 @@ from echoless.broker.partitions.produce_rules import ProduceRules
 from echoless.broker.partitions.removal import Removal
 from echoless.broker.partitions.roles import RoleListener
 from echoless.broker.partitions.stray_logs import finish_deletions, set_strays_aside
+from echoless.broker.partitions.unserved_topics import UnservedTopics
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.storage.disk_work import RunAll, one_by_one
 from echoless.storage.file_system import OutOfDescriptorsError, StorageError
@@ -63,6 +64,8 @@ class PartitionRegistry:
         run_all: RunAll = one_by_one,
     ) -> None:
         self.held: dict[Key, Partition] = {}
+        self.unserved = UnservedTopics()
+        """The topics with a replica here that this broker may not lead."""
         self._config = config
         self._logs = logs
         self._registry = registry
@@ -236,6 +239,7 @@ class PartitionRegistry:
                 if before.config != after.config:
                     self._reconfigure(after)
             case TopicDeleted(topic):
+                self.unserved.note(topic.name, None)
                 self._removal.remove_topic(topic)
 
     def _apply(self, topic: Topic, indexes: Iterable[int], *, is_new: bool = False) -> None:
@@ -309,18 +313,29 @@ class PartitionRegistry:
                 listener.lost(partition)
 
     def _rules_of(self, topic: Topic) -> tuple[ProduceRules, LogConfig]:
+        known = topic_in_force(self._config, topic.name, topic.config)
+        self.unserved.note(topic.name, known.unreadable)
         rules = ProduceRules.of(
-            TopicConfig.of(self._config, topic.config), is_internal=topic.name in INTERNAL_TOPICS
+            known.config,
+            is_internal=topic.name in INTERNAL_TOPICS,
+            unserved=known.unreadable,
         )
         return rules, to_log_config(self._config, topic.name, topic.config)
 
     def _reconfigure(self, topic: Topic) -> None:
+        held = [index for index in topic.assignment if self._is_here(topic, index)]
+        if not held:
+            self.unserved.note(topic.name, None)
+            return
         rules, log_config = self._rules_of(topic)
-        for index in topic.assignment:
-            partition = self.held.get((topic.name, index))
-            if partition is not None and partition.topic_id == topic.topic_id:
-                partition.apply_rules(rules)
-                partition.log.reconfigure(log_config)
+        for index in held:
+            partition = self.held[topic.name, index]
+            had_served = partition.rules.unserved is None
+            partition.apply_rules(rules)
+            partition.log.reconfigure(log_config)
+            if had_served != (rules.unserved is None):
+                self._resign(partition)
+                self._update(partition, topic.states.get(index), topic.assignment[index])
 
     def _hold_all(self, topic: Topic, indexes: Sequence[int]) -> None:
         if indexes:

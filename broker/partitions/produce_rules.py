@@ -32,6 +32,8 @@ class ProduceRules:
     """The log is flushed so long after an append at the latest."""
     is_internal: bool = False
     """Whether only this broker's own coordinators may append."""
+    unserved: str | None = None
+    """Why this broker may not lead: a setting of the topic that it cannot read."""
 
     @property
     def flushes_early(self) -> bool:
@@ -39,7 +41,10 @@ class ProduceRules:
         return self.flush_messages is not None or self.flush_ms is not None
 
     @classmethod
-    def of(cls, topic: TopicConfig, *, is_internal: bool = False) -> ProduceRules:
+    def of(
+        cls, topic: TopicConfig, *, is_internal: bool = False, unserved: str | None = None
+    ) -> ProduceRules:
+        """The rules that the settings of a topic make."""
         timestamps = TimestampRules(
             log_append_time=topic.message_timestamp_type is TimestampType.LOG_APPEND_TIME,
             before_max_ms=topic.message_timestamp_before_max_ms,
@@ -49,6 +54,7 @@ class ProduceRules:
             bytes_max=topic.max_message_bytes,
             min_insync_replicas=topic.min_insync_replicas,
             is_internal=is_internal,
+            unserved=unserved,
             needs_keys=topic.is_compacted,
             may_be_deleted=topic.is_deleted,
             codec=_compression_of(topic),

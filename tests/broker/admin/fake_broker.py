@@ -108,6 +108,7 @@ class FakeBroker:
         self.access: Access | None = None
         self.admin_tokens: Tokens | None = None
         self.starting: str | None = None
+        self.unserved_topics: dict[str, str] = {}
         self.clock = Clock(lambda: 0, lambda: 0, None)
         self.cluster_id = "cluster"
         self.metrics = Metrics()

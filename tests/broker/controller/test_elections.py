@@ -74,6 +74,20 @@ def test_partitions_without_a_state_get_their_first() -> None:
     assert decided(None, electorate(4)) is None
 
 
+def test_a_broker_that_cannot_read_a_setting_does_not_lead_and_stays_in_sync() -> None:
+    """It is told apart by topic: a newer version has stored what it does not know."""
+    brokers = Electorate(frozenset({1, 2, 3}), unserved={"t": frozenset({1}), "u": frozenset({2})})
+    assert decided(state(1, 5, (1, 2, 3)), brokers) == (2, 6, (1, 2, 3))
+    assert decided(state(2, 6, (1, 2, 3)), brokers) is None
+    assert decided(None, brokers) == (2, 0, (1, 2, 3))
+    nobody = Electorate(frozenset({1, 2}), unserved={"t": frozenset({1, 2})})
+    assert decided(state(1, 5, (1, 2)), nobody) == (NO_LEADER, 6, (1, 2))
+    assert decided(state(NO_LEADER, 6, (1, 2)), nobody) is None
+    assert decided(state(NO_LEADER, 6, (1, 2)), electorate(1, 2)) == (1, 7, (1, 2))
+    asked_for = asked(state(2, 5, (2, 1)), brokers, ElectionType.PREFERRED)
+    assert asked_for is None
+
+
 def test_a_leaving_broker_is_relieved() -> None:
     """It leads no more and is waited for no more."""
     brokers = electorate(1, 2, 3, leaving=(1,))
@@ -177,8 +191,9 @@ def test_what_is_not_there_cannot_be_asked_for() -> None:
 
 
 brokers_alive = st.builds(
-    lambda live, leaving: Electorate(live, leaving & live),
+    lambda live, leaving, unserved: Electorate(live, leaving & live, {"t": unserved & live}),
     st.frozensets(st.sampled_from(BROKERS)),
+    st.frozensets(st.sampled_from(BROKERS), max_size=2),
     st.frozensets(st.sampled_from(BROKERS), max_size=2),
 )
 replica_lists = st.lists(st.sampled_from(BROKERS), min_size=1, max_size=4, unique=True).map(tuple)
@@ -211,7 +226,7 @@ def test_what_holds_of_every_decision(
         if after.leader != NO_LEADER:
             assert after.leader in after.isr
             assert after.leader in replicas
-            assert after.leader in brokers.staying
+            assert after.leader in brokers.may_lead("t")
             assert set(after.isr) <= set(replicas)
         if before is not None and not is_unclean(change):
             assert set(after.isr) <= set(before.isr)
@@ -228,9 +243,9 @@ def test_whoever_can_be_led_is_led(
     changes = elect([one], brokers, is_unclean_allowed=lambda _: False)
     after = apply(one, changes).states.get(0)
     in_sync = set(replicas) if before is None else set(before.isr) & set(replicas)
-    if in_sync & brokers.staying:
+    if in_sync & brokers.may_lead("t"):
         assert after is not None
-        assert after.leader in brokers.staying
+        assert after.leader in brokers.may_lead("t")
 
 
 @pytest.mark.parametrize("election_type", list(ElectionType))

@@ -154,10 +154,11 @@ class TestData:
     @given(
         rack=st.none() | st.text(),
         is_leaving=st.booleans(),
+        unserved=st.frozensets(st.text(), max_size=3),
         hosts=st.lists(st.sampled_from(["h", "10.0.0.1", "::1", "fe80::1%eth0", ""]), max_size=3),
     )
     def test_what_a_broker_tells_is_what_the_others_read(
-        self, rack: str | None, is_leaving: bool, hosts: list[str]
+        self, rack: str | None, is_leaving: bool, unserved: frozenset[str], hosts: list[str]
     ) -> None:
         """All listeners, IPv6 too."""
         names = ["PLAINTEXT", "EXTERNAL", "NATIVE"]
@@ -171,6 +172,7 @@ class TestData:
             rack=rack,
             features={"x": 1},
             is_leaving=is_leaving,
+            unserved=unserved,
         )
         assert decode_broker("/brokers/ids/7", Node(encode_broker(told), 0)) == told
 
