@@ -2,7 +2,8 @@
 
 Layout by version: v1 adds racks, the controller and `is_internal`; v2 the cluster id; v3 the
 throttle time in front; v5 offline replicas; v7 leader epochs; v8 authorised operations (of the
-cluster up to v10); v9 is flexible; v10 adds topic ids; from v12 on a name may be null.
+cluster up to v10); v9 is flexible; v10 adds topic ids; from v12 on a name may be null; v13
+ends with an error code of the whole answer (KIP-1102), by which a client would start anew from its bootstrap servers.
 `tests/protocol/test_metadata_response.py` compares every version with kio.
 
 A topic is packed separately, in pieces if need be, so that it can be cached. Pure.
@@ -24,6 +25,7 @@ _PARTITION: Final = struct.Struct(">hii")
 _PARTITION_V7: Final = struct.Struct(">hiii")
 _OFFLINE_FROM, _EPOCHS_FROM, _OPERATIONS_FROM, _FLEXIBLE_FROM, _TOPIC_IDS_FROM = 5, 7, 8, 9, 10
 _NULL_NAMES_FROM: Final = 12
+_ERROR_CODE_FROM: Final = 13
 _CLUSTER_OPERATIONS: Final = range(8, 11)
 _NO_ID: Final = bytes(16)
 
@@ -119,6 +121,8 @@ def encode_metadata_response(
             parts += (_INT32.pack(operations), end)
     if version in _CLUSTER_OPERATIONS:
         parts.append(_INT32.pack(cluster_operations))
+    if version >= _ERROR_CODE_FROM:
+        parts.append(_INT16.pack(ErrorCode.NONE))
     parts.append(end)
     return b"".join(parts)
 

@@ -1,10 +1,10 @@
-"""Metadata (3), versions 0-12: brokers, topics, partitions and their leaders.
+"""Metadata (3), versions 0-13: brokers, topics, partitions and their leaders.
 
 v0: an empty list of topics means all; from v1 null means all and empty none. v4 the client says
 whether topics may be auto-created; v5 offline replicas; v7 leader epochs; v9 flexible; v8 (KIP-430)
 authorised operations, for the cluster up to v10; v10 topic ids in the answer; v12 topics requested by
-id. An auto-created topic is answered once its partitions can accept records (Kafka answers
-LEADER_NOT_AVAILABLE first and lets the client poll).
+id; v13 an error code of the whole answer, always 0. An auto-created topic is answered once its partitions
+can accept records (Kafka answers LEADER_NOT_AVAILABLE first and lets the client poll).
 """
 
 from __future__ import annotations

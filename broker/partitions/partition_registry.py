@@ -97,6 +97,11 @@ class PartitionRegistry:
             hold=self._hold_all,
         )
 
+    @property
+    def failure(self) -> StorageError | None:
+        """The error that took the log directory offline."""
+        return self._logs.failure
+
     # --- lookup ---
 
     def find(self, topic: str | uuid.UUID, index: int) -> Partition:

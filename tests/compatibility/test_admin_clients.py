@@ -96,6 +96,10 @@ def test_kafkas_tools_administer_a_topic(echoless: Echoless, tmp_path: Path) -> 
         *("--offset-json-file", str(offsets)),
     )
     assert "low_watermark: 0" in deleted
+    dirs = run_tool("org.apache.kafka.tools.LogDirsCommand", *server, "--describe")
+    (directory,) = json.loads(dirs.splitlines()[-1])["brokers"][0]["logDirs"]
+    found = {row["partition"]: row["size"] for row in directory["partitions"]}
+    assert (directory["error"], found) == (None, {"t-0": 0, "t-1": 0, "t-2": 0})
     assert "Cluster ID" in run_tool("org.apache.kafka.tools.ClusterTool", "cluster-id", *server)
     run_tool(topics, *server, "--delete", "--topic", "t")
     assert run_tool(topics, *server, "--list").split() == []

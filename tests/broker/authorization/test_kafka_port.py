@@ -637,6 +637,7 @@ class TestPartitions:
                 {"timeout": datetime.timedelta(1), "topics": None},
                 DESCRIBE,
             ),
+            ("describe_log_dirs", {"topics": None}, DESCRIBE),
         ],
     )
     async def test_of_the_cluster(
@@ -648,7 +649,7 @@ class TestPartitions:
         operation: AclOperation,
     ) -> None:
         """31 for the whole request."""
-        version = 1 if api == "elect_leaders" else 0
+        version = {"elect_leaders": 1, "describe_log_dirs": 3}.get(api, 0)
         assert (await kafka.call(api, version, **fields)).error_code.value == 31
         await acls.allow(operation)
         assert (await kafka.call(api, version, **fields)).error_code.value == 0
