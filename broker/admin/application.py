@@ -19,7 +19,7 @@ from aiohttp.typedefs import Handler, Middleware
 from echoless.broker.admin.answer import encoded
 from echoless.broker.admin.body import BODY_BYTES_MAX, BODY_TIMEOUT_S
 from echoless.broker.admin.bounded_accept import BoundedAccept, bounded_tls
-from echoless.broker.admin.callers import authenticate, caller_of
+from echoless.broker.admin.callers import Caller, authenticate, caller_of
 from echoless.broker.admin.console_files import PATH, ConsoleFiles, is_console, wants_page
 from echoless.broker.admin.decisions import DecisionPages
 from echoless.broker.admin.documents import health_document, ready_document
@@ -28,6 +28,7 @@ from echoless.broker.admin.faults import FaultPages
 from echoless.broker.admin.guard import add_safe_headers, guard
 from echoless.broker.admin.peer_reading import read_elsewhere
 from echoless.broker.admin.protocol import HttpProtocol
+from echoless.broker.admin.readiness import unready
 from echoless.broker.admin.readings import Readable, Readings, rows_of
 from echoless.broker.admin.refusal import RefusalError
 from echoless.broker.admin.trace import TracePages
@@ -165,17 +166,18 @@ class _Pages:
                 return web.json_response(elsewhere)
         failure = self._broker.logs.failure
         if failure is not None:
-            return _unavailable("storage failed", str(failure))
+            return _unavailable("storage failed", str(failure), caller)
         if caller.is_stranger:
             return web.json_response({"status": "ok"})
         return web.json_response(health_document(self._broker, caller.may_describe))
 
     async def ready(self, request: web.Request) -> web.Response:
-        """Whether clients should be sent here."""
-        failure = self._broker.logs.failure
-        if failure is not None:
-            return _unavailable("storage failed", str(failure))
-        if caller_of(request).is_stranger:
+        """Whether clients should be sent here: whether this broker could acknowledge a record now."""
+        caller = caller_of(request)
+        found = unready(self._broker)
+        if found is not None:
+            return _unavailable(found.status, found.reason, caller)
+        if caller.is_stranger:
             return web.json_response({"status": "ready"})
         return web.json_response(ready_document(self._broker))
 
@@ -201,8 +203,12 @@ def _answering(broker: BrokerView, name: str, readable: Readable) -> Handler:
     return answer
 
 
-def _unavailable(status: str, reason: str) -> web.Response:
-    return web.json_response({"status": status, "error": reason}, status=503)
+def _unavailable(status: str, reason: str, caller: Caller | None = None) -> web.Response:
+    """Status 503; without the reason for a stranger, since it may name files and hosts."""
+    document = {"status": status}
+    if caller is None or not caller.is_stranger:
+        document["error"] = reason
+    return web.json_response(document, status=503)
 
 
 @web.middleware

@@ -17,6 +17,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
+from echoless.broker.admin.cluster_families import cluster_families
 from echoless.broker.admin.group_families import group_families
 from echoless.broker.admin.view import BrokerView, PartitionView
 from echoless.broker.faults.action import TYPES
@@ -182,34 +183,8 @@ class _Families:
             )
             families.append(counter)
             yield from self._add(counter, value_of, partitions)
-        yield from self._in_trouble(families, partitions)
+        yield from cluster_families(self._broker, families, partitions)
         yield from group_families(self._broker, families)
-
-    def _in_trouble(
-        self,
-        families: list[Metric],
-        partitions: Sequence[tuple[tuple[str, int], PartitionView]],
-    ) -> Iterator[None]:
-        """Adds how many partitions lack replicas or a leader: dashboards ask for the number first."""
-        under_replicated = offline = 0
-        for _, partition in partitions:
-            under_replicated += partition.is_leader and len(partition.isr) < len(partition.replicas)
-            offline += partition.leader_id < 0
-            yield
-        families.append(
-            GaugeMetricFamily(
-                f"{_PREFIX}under_replicated_partitions",
-                "Partitions led here of which a replica is not in sync",
-                under_replicated,
-            )
-        )
-        families.append(
-            GaugeMetricFamily(
-                f"{_PREFIX}offline_partitions",
-                "Partitions with a replica here that have no leader",
-                offline,
-            )
-        )
 
     def _dirty_ratios(
         self,
@@ -240,11 +215,6 @@ class _Families:
         metrics = self._broker.metrics
         yield GaugeMetricFamily(
             f"{_PREFIX}connections_open", "Connections open", metrics.connections_open
-        )
-        yield GaugeMetricFamily(
-            f"{_PREFIX}active_controller",
-            "1 where this broker is the controller of its cluster",
-            int(self._broker.membership.controller_id == self._broker.config.broker_id),
         )
         yield _request_seconds(metrics.latencies)
         yield GaugeMetricFamily(

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from echoless.broker.authentication.admin_tokens import Tokens
     from echoless.broker.authorization.access import Access
     from echoless.broker.metadata.registration import BrokerInfo
+    from echoless.broker.metadata.topic import Topic
     from echoless.broker.state_topics.held_requests import Answered
     from echoless.broker.state_topics.shard_state import Unserved
     from echoless.coordinators.groups.answers import CommittedOffset, GroupAnswer, ListedGroup
@@ -49,6 +50,13 @@ class LogView(Protocol):
     def dirty_ratio(self) -> float | None: ...
 
 
+class RulesView(Protocol):
+    """A topic's requirements on what is produced."""
+
+    @property
+    def min_insync_replicas(self) -> int: ...
+
+
 class PartitionView(Protocol):
     """One partition that this broker holds a replica of."""
 
@@ -66,6 +74,8 @@ class PartitionView(Protocol):
     def is_leader(self) -> bool: ...
     @property
     def high_watermark(self) -> int: ...
+    @property
+    def rules(self) -> RulesView: ...
     @property
     def log(self) -> LogView: ...
 
@@ -104,12 +114,23 @@ class MembershipView(Protocol):
     """The cluster, as this broker knows it."""
 
     @property
+    def unready_reason(self) -> str | None: ...
+    @property
+    def unproved_s(self) -> float: ...
+    @property
     def controller_id(self) -> int: ...
     @property
     def brokers(self) -> Mapping[int, BrokerInfo]: ...
     async def ask(
         self, broker_id: int, message: Mapping[str, Any], *, timeout_s: float
     ) -> dict[str, Any]: ...
+
+
+class TopicsView(Protocol):
+    """All topics of the cluster."""
+
+    @property
+    def topics(self) -> Mapping[str, Topic]: ...
 
 
 class BrokerView(Protocol):
@@ -147,6 +168,8 @@ class BrokerView(Protocol):
     def groups(self) -> GroupsView: ...
     @property
     def membership(self) -> MembershipView: ...
+    @property
+    def registry(self) -> TopicsView: ...
     @property
     def open_connections(self) -> OpenConnections: ...
     @property

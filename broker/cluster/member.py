@@ -85,6 +85,8 @@ class ClusterMember:
         self._callbacks = callbacks
         self._tasks: list[asyncio.Task[None]] = []
         self._rejoining: asyncio.Task[None] | None = None
+        self._rejoin_problem = ""
+        """Why the last attempt to join again failed."""
         self._forget_session: Cancel = lambda: None
         self._view = view = ClusterView(tree, config.broker_id)
         self._guard = SessionGuard(tree, broker_path(config.broker_id))
@@ -147,6 +149,24 @@ class ClusterMember:
     @property
     def takes_records(self) -> bool:
         return not self._state.is_leaving
+
+    @property
+    def unready_reason(self) -> str | None:
+        if self._state.is_joined and self._state.is_leaving:
+            return "this broker is about to stop, and has others lead"
+        if self.is_proved:
+            return None
+        if self._rejoining is not None and self._rejoin_problem:
+            return f"this broker cannot join the cluster again: {self._rejoin_problem}"
+        session = self._tree.session_state.value
+        since = f"for {self.unproved_s:.0f} s this broker has had no proof of its session, which is {session}"
+        if self._tree.session_state is SessionState.CONNECTED:
+            return since
+        return f"{since}: {self._tree.session_problem}"
+
+    @property
+    def unproved_s(self) -> float:
+        return self._guard.unproved_s
 
     @property
     def controller_id(self) -> int:
@@ -228,9 +248,10 @@ class ClusterMember:
                 return
             except CoordinationError as error:
                 logger.warning("cannot join the cluster again yet: %s", error)
+                self._rejoin_problem = str(error)
                 await asyncio.sleep(REJOIN_PAUSE_S)
         logger.info("joined the cluster again")
-        self._rejoining = None
+        self._rejoining, self._rejoin_problem = None, ""
         self._partitions.resume()
 
     def _on_doubt(self) -> None:

@@ -25,6 +25,14 @@ class ClusterMembership(Fencing[Partition], Protocol):
         """The controller's broker id; -1 if there is none."""
 
     @property
+    def unready_reason(self) -> str | None:
+        """Why the cluster lets this broker acknowledge no record now; None if it may."""
+
+    @property
+    def unproved_s(self) -> float:
+        """The seconds for which this broker has not been certain of its place in the cluster; 0 while it is."""
+
+    @property
     def brokers(self) -> Mapping[int, BrokerInfo]:
         """Registered brokers, by ascending id."""
 

@@ -21,6 +21,8 @@ class StandAlone:
     is_proved = True
     """No other broker can take its place."""
     takes_records = True
+    unready_reason = None
+    unproved_s = 0.0
 
     def __init__(self, tree: NodeTree, registry: TopicRegistry, broker_id: int) -> None:
         self.brokers: dict[int, BrokerInfo] = {}

@@ -114,6 +114,10 @@ class EmbeddedNodeTree:
         return _SESSION_ID
 
     @property
+    def session_problem(self) -> str:
+        return "the coordination file is not open"
+
+    @property
     def session_state(self) -> SessionState:
         return self._session_state
 

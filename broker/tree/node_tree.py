@@ -151,6 +151,10 @@ class NodeTree(Protocol):
     def session_state(self) -> SessionState: ...
 
     @property
+    def session_problem(self) -> str:
+        """Why there is no connection, for an operator; meaningless while there is one."""
+
+    @property
     def session_timeout_s(self) -> float:
         """The negotiated timeout: how long the session survives silence; infinite if it needs no heartbeats."""
 

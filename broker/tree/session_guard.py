@@ -63,6 +63,8 @@ class SessionGuard:
         self._restarted = asyncio.Event()
         self._proved_until = math.inf if math.isinf(tree.session_timeout_s) else _NEVER
         """In the loop's time."""
+        self._unproved_since = self._loop.time()
+        """When the last proof ran out, in the loop's time; stale while there is a proof."""
         self._answered_session_id = 0
         """The session of the requests below; it may not count yet."""
         self._answered: list[_Answered] = []
@@ -71,6 +73,11 @@ class SessionGuard:
     @property
     def is_proved(self) -> bool:
         return self._loop.time() < self._proved_until
+
+    @property
+    def unproved_s(self) -> float:
+        """The seconds since there was last a proof; 0 while there is one."""
+        return 0.0 if self.is_proved else self._loop.time() - self._unproved_since
 
     def on_doubt(self, callback: Callable[[], None]) -> Cancel:
         """Calls back whenever the proof runs out; the callback must not block or raise."""
@@ -158,6 +165,7 @@ class SessionGuard:
             return False
         self._timer.cancel()
         self._timer, self._proved_until = None, _NEVER
+        self._unproved_since = self._loop.time()
         return True
 
     def _on_session(self, state: SessionState) -> None:

@@ -103,6 +103,10 @@ class ZooKeeperNodeTree:
         return self._session_state
 
     @property
+    def session_problem(self) -> str:
+        return f"ZooKeeper at {self._hosts}: {self._client.last_problem}"
+
+    @property
     def session_timeout_s(self) -> float:
         """The timeout the server has granted."""
         return self._session.timeout_s

@@ -113,6 +113,10 @@ class FakeNodeTree(ABC):
         return self._session_id
 
     @property
+    def session_problem(self) -> str:
+        return "the coordinator cannot be reached"
+
+    @property
     def session_state(self) -> SessionState:
         return self._session_state
 

@@ -13,6 +13,7 @@ from echoless.broker.clock import Clock
 from echoless.broker.config.loading import Config
 from echoless.broker.decisions.decisions import Decisions
 from echoless.broker.metadata.registration import BrokerInfo
+from echoless.broker.metadata.topic import Topic
 from echoless.broker.metrics import Metrics
 from echoless.broker.network.memory_budget import MemoryBudget
 from echoless.broker.network.open_connections import OpenConnections
@@ -39,6 +40,11 @@ class FakeLog:
 
 
 @dataclass
+class FakeRules:
+    min_insync_replicas: int = 1
+
+
+@dataclass
 class FakePartition:
     topic: str
     index: int
@@ -49,6 +55,7 @@ class FakePartition:
     replicas: tuple[int, ...] = (1, 2)
     is_leader: bool = True
     high_watermark: int = 9
+    rules: FakeRules = field(default_factory=FakeRules)
     log: FakeLog = field(default_factory=FakeLog)
 
 
@@ -84,6 +91,11 @@ class FakeGroups:
         return self.ready
 
 
+@dataclass
+class FakeRegistry:
+    topics: dict[str, Topic] = field(default_factory=dict)
+
+
 class FakeFaults:
     def documents(self) -> list[dict[str, Any]]:
         return []
@@ -93,6 +105,8 @@ class FakeFaults:
 class FakeMembership:
     brokers: dict[int, BrokerInfo] = field(default_factory=dict)
     controller_id: int = 1
+    unready_reason: str | None = None
+    unproved_s: float = 0.0
 
     async def ask(
         self, broker_id: int, message: Mapping[str, Any], *, timeout_s: float
@@ -118,6 +132,7 @@ class FakeBroker:
         self.logs = FakeLogs()
         self.groups = FakeGroups()
         self.membership = FakeMembership()
+        self.registry = FakeRegistry()
         self.faults: Any = FakeFaults()
         self.open_connections = OpenConnections()
         self.started_ms = 1_000

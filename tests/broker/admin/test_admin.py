@@ -17,6 +17,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from echoless.broker.admin.documents import producer_document
 from echoless.broker.admin.server import AdminServer
 from echoless.broker.config.values import Address
+from echoless.broker.metadata.node_data import NO_LEADER, LeaderAndIsr
+from echoless.broker.metadata.registration import BrokerInfo
+from echoless.broker.metadata.topic import Topic
 from echoless.broker.network.server import bind, bound_address
 from echoless.broker.network.turns import ROWS_PER_TURN
 from echoless.broker.state_topics.shard_state import Unserved
@@ -131,6 +134,25 @@ async def test_failed_storage_is_neither_healthy_nor_ready(admin: AdminClient, p
     admin.broker.logs.failure = OSError("disk full")
     expected = {"status": "storage failed", "error": "disk full"}
     assert await admin.get(path) == (503, expected)
+
+
+async def test_a_broker_that_can_acknowledge_nothing_is_not_ready(admin: AdminClient) -> None:
+    """It says why; it is healthy, since a restart would not help."""
+    admin.broker.membership.unready_reason = "ZooKeeper is away"
+    admin.broker.membership.unproved_s = 12.5
+    assert await admin.get("/ready") == (503, {"status": "not ready", "error": "ZooKeeper is away"})
+    assert await admin.get("/health") == (200, {"status": "ok"})
+    text = await admin.text("/metrics")
+    assert "echoless_ready 0.0" in text
+    assert "echoless_unproved_session_seconds 12.5" in text
+    assert "echoless_active_controller 0.0" in text
+
+
+async def test_a_failed_disk_is_not_ready_in_the_metrics_either(admin: AdminClient) -> None:
+    """The alert needs the number that the page gives to orchestration."""
+    assert "echoless_ready 1.0" in await admin.text("/metrics")
+    admin.broker.logs.failure = OSError("disk full")
+    assert "echoless_ready 0.0" in await admin.text("/metrics")
 
 
 async def test_groups_show_those_that_this_broker_coordinates(admin: AdminClient) -> None:
@@ -273,10 +295,34 @@ async def test_partitions_in_trouble_are_counted(admin: AdminClient) -> None:
     second.leader_id, second.is_leader = -1, False
     text = await admin.text("/metrics")
     assert "echoless_under_replicated_partitions 1.0" in text
-    assert "echoless_offline_partitions 1.0" in text
+    assert "echoless_under_min_isr_partitions 0.0" in text
     assert "echoless_active_controller 1.0" in text
+    first.rules.min_insync_replicas = 3
     admin.broker.membership.controller_id = 2
-    assert "echoless_active_controller 0.0" in await admin.text("/metrics")
+    text = await admin.text("/metrics")
+    assert "echoless_under_min_isr_partitions 1.0" in text
+    assert "echoless_active_controller 0.0" in text
+    assert "echoless_offline_partitions 1.0" in text
+
+
+async def test_the_controller_counts_every_partition_without_a_live_leader(
+    admin: AdminClient,
+) -> None:
+    """It has to: with all replicas down no other broker knows of them."""
+    states = {
+        0: LeaderAndIsr(leader=1, leader_epoch=0, isr=(1,)),
+        1: LeaderAndIsr(leader=NO_LEADER, leader_epoch=1, isr=(2,)),
+        2: LeaderAndIsr(leader=3, leader_epoch=0, isr=(3,)),
+    }
+    assignment = {index: (index + 1,) for index in range(4)}  # 3 was never led
+    topic = Topic(name="t", topic_id=TOPIC_ID, assignment=assignment, states=states, config={})
+    admin.broker.registry.topics["t"] = topic
+    admin.broker.membership.brokers = {
+        1: BrokerInfo(broker_id=1, endpoints={}, started_ms=0),
+    }
+    assert "echoless_offline_partitions 3.0" in await admin.text("/metrics")
+    admin.broker.membership.controller_id = 2
+    assert "echoless_offline_partitions 0.0" in await admin.text("/metrics")
 
 
 async def test_index_lists_the_paths(admin: AdminClient) -> None:

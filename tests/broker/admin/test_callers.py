@@ -18,6 +18,7 @@ from echoless.broker.admin import decisions
 from echoless.broker.authentication import admin_tokens
 from echoless.broker.authentication.admin_tokens import Tokens
 from echoless.broker.config.loading import ConfigError, load_config
+from echoless.storage.file_system import StorageError
 from tests.broker.admin.admin_client import AdminClient
 from tests.broker.admin.raw_http import Answer, ask
 from tests.support.certificates import Authority
@@ -117,6 +118,19 @@ async def test_orchestration_needs_no_token(guarded: str) -> None:
         assert (await send(guarded, "GET", path, "wrong")).status == HTTPStatus.UNAUTHORIZED
         assert (await send(guarded, "DELETE", path, None)).status == HTTPStatus.UNAUTHORIZED
     assert (await send(guarded, "GET", "/ready", MONITORING)).document["broker_id"] == 1
+
+
+async def test_a_stranger_is_not_told_why_a_broker_serves_nothing(
+    running: Running, guarded: str
+) -> None:
+    """The reason may name files and hosts."""
+    running.broker.logs.failure = StorageError("/data/orders-0", "gone")
+    for path in ("/health", "/ready"):
+        answer = await send(guarded, "GET", path, None)
+        assert answer.status == HTTPStatus.SERVICE_UNAVAILABLE
+        assert answer.document == {"status": "storage failed"}
+        assert "orders-0" in (await send(guarded, "GET", path, MONITORING)).document["error"]
+    running.broker.logs.failure = None
 
 
 async def test_a_role_says_who_may_change_anything(

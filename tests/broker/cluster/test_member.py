@@ -194,6 +194,47 @@ async def test_what_became_durable_in_doubt_is_committed_after_it() -> None:
     await member.broker.stop()
 
 
+async def test_a_member_without_a_proof_of_its_session_says_so_until_it_has_one() -> None:
+    """A broker that would acknowledge nothing must not be called ready."""
+    member = Member(MemoryTree(), MemoryFileSystem())
+    await member.start()
+    membership = member.broker.membership
+    await member.until(lambda: membership.unready_reason is None)
+    assert membership.unproved_s == 0.0
+    member.tree.suspend()
+    await member.until(lambda: membership.unready_reason is not None)
+    assert "no proof of its session, which is suspended" in str(membership.unready_reason)
+    assert member.tree.session_problem in str(membership.unready_reason)
+    await member.until(lambda: membership.unproved_s > 0.0)
+    member.tree.resume()
+    await member.until(lambda: membership.unready_reason is None)
+    member.tree.expire_session()
+    await member.until(lambda: "lost" in str(membership.unready_reason))
+    member.tree.reconnect()
+    await member.until(lambda: membership.unready_reason is None)
+    await member.broker.hand_over(HAND_OVER_S)
+    assert "about to stop" in str(membership.unready_reason)
+    await member.broker.stop()
+
+
+async def test_a_member_that_cannot_join_again_says_why() -> None:
+    """The coordinator's data may be an old copy: the operator looks at `/ready` first."""
+    member = Member(MemoryTree(), MemoryFileSystem())
+    await member.start()
+    await member.broker.services.topics.create(NewTopic(name="orders"))
+    await member.led("orders")
+    member.tree.expire_session()
+    path, other = partition_state_path("orders", 0), member.server.connect()
+    node = await other.read(path)
+    state = decode_partition_state(path, node)
+    older = replace(state, leader_epoch=state.leader_epoch - 1)
+    await other.write(path, encode_partition_state(older), node.version)
+    member.tree.reconnect()
+    membership = member.broker.membership
+    await member.until(lambda: "old copy" in str(membership.unready_reason))
+    await member.broker.stop()
+
+
 async def test_what_was_taken_is_acknowledged_before_others_may_lead() -> None:
     """A leader that follows could not tell the producers; meanwhile nothing more is taken."""
     member = Member(MemoryTree(), MemoryFileSystem(), log_flush=LogFlush.COMMIT)
