@@ -12,11 +12,13 @@ from typing import Final
 
 from echoless.broker.cluster.joining import Joining
 from echoless.broker.essential_task import essential_task
+from echoless.broker.limited_log import COORDINATOR, RetryLog
 from echoless.broker.replication.fetchers import Fetchers
 from echoless.broker.replication.isr_changes import IsrChanges
 from echoless.broker.tree.node_tree import CoordinationError
 
 logger = logging.getLogger(__name__)
+limited: Final = RetryLog(logger)
 
 RETRY_PAUSE_S: Final = 0.2
 
@@ -46,7 +48,8 @@ class DiskFailure:
                 await self._joining.announce_departure()
                 break
             except CoordinationError as error:
-                logger.warning("the cluster does not know yet that the disk failed: %s", error)
+                message = "the cluster does not know yet that the disk failed: %s"
+                limited.log(logging.WARNING, COORDINATOR, message, error)
                 await asyncio.sleep(RETRY_PAUSE_S)
 
     async def close(self) -> None:

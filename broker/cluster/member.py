@@ -30,6 +30,7 @@ from echoless.broker.config.topic import topic_in_force
 from echoless.broker.controller.controller import Controller
 from echoless.broker.environment import Environment
 from echoless.broker.essential_task import essential_task
+from echoless.broker.limited_log import COORDINATOR, RetryLog
 from echoless.broker.metadata.node_data import broker_path
 from echoless.broker.metadata.registration import BrokerIdInUseError, BrokerInfo
 from echoless.broker.metadata.topic import Topic
@@ -47,6 +48,7 @@ from echoless.broker.tree.session_guard import SessionGuard
 from echoless.storage.file_system import StorageError
 
 logger = logging.getLogger(__name__)
+limited: Final = RetryLog(logger)
 
 REJOIN_PAUSE_S: Final = 0.2
 
@@ -247,7 +249,8 @@ class ClusterMember:
                 self._callbacks.cannot_rejoin()
                 return
             except CoordinationError as error:
-                logger.warning("cannot join the cluster again yet: %s", error)
+                message = "cannot join the cluster again yet: %s"
+                limited.log(logging.WARNING, COORDINATOR, message, error)
                 self._rejoin_problem = str(error)
                 await asyncio.sleep(REJOIN_PAUSE_S)
         logger.info("joined the cluster again")

@@ -21,6 +21,7 @@ from typing import Final
 
 from echoless.broker.controller.campaign import NO_CONTROLLER, Campaign, Term
 from echoless.broker.controller.tasks import ControllerTasks
+from echoless.broker.limited_log import COORDINATOR, RetryLog
 from echoless.broker.metadata.live_brokers import LiveBrokers
 from echoless.broker.metadata.node_data import CONTROLLER, PREFERRED_REPLICA_ELECTION
 from echoless.broker.metadata.topic import Topic
@@ -35,6 +36,7 @@ from echoless.broker.tree.node_tree import (
 from echoless.protocol.errors import KafkaError
 
 logger = logging.getLogger(__name__)
+limited: Final = RetryLog(logger)
 
 _RETRY_S: Final = 0.2
 """Pause after a failure, unless something happens sooner."""
@@ -133,10 +135,12 @@ class Controller:
             else:
                 await self._serve(await self._take_over(term))
         except MultiFailedError as error:
-            logger.info("the controller's decision was overtaken: %s", error)
+            message = "the controller's decision was overtaken: %s"
+            limited.log(logging.INFO, COORDINATOR, message, error)
             await asyncio.sleep(_RACE_PAUSE_S)
         except (CoordinationError, KafkaError) as error:
-            logger.warning("the controller cannot go on: %s", error)
+            message = "the controller cannot go on: %s"
+            limited.log(logging.WARNING, COORDINATOR, message, error)
             self._tasks = None
             await self._pause()
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from echoless.broker.config.loading import Address
+from echoless.broker.limited_log import RetryLog
 from echoless.broker.metrics import Metrics
 from echoless.broker.partitions.log_changes import LogChange, LogChanges
 from echoless.broker.partitions.partition import Partition
@@ -33,6 +34,7 @@ from echoless.protocol.native.replication import (
 from echoless.storage.file_system import OutOfDescriptorsError, StorageError
 
 logger = logging.getLogger(__name__)
+limited: Final = RetryLog(logger)
 
 MAX_WAIT_MS: Final = 500
 """Time that a leader with no new data holds a fetch (Kafka's `replica.fetch.wait.max.ms`)."""
@@ -115,7 +117,7 @@ class Fetcher:
                     await self._wait(self._next_due_s())
             except PeerError as error:
                 if not self._changed.is_set():
-                    logger.info("cannot fetch from broker %d: %s", self.leader_id, error)
+                    self._log("cannot fetch from broker %d: %s", self.leader_id, error)
                 await self._wait(self._pause_s)
                 self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
             except OutOfDescriptorsError as error:
@@ -225,6 +227,10 @@ class Fetcher:
             self.leader_id, address, message, timeout_s=SILENCE_MAX_S
         )
 
+    def _log(self, message: str, *arguments: object) -> None:
+        """Logs a failure that the next round may repeat, as all partitions of this leader may."""
+        limited.log(logging.INFO, f"broker {self.leader_id}", message, *arguments)
+
     @contextlib.contextmanager
     def _backing_off(self, follower: Follower) -> Iterator[None]:
         name = follower.partition.name
@@ -232,7 +238,7 @@ class Fetcher:
         try:
             yield
         except (KafkaError, DecodeError) as error:
-            logger.info("%s: broker %d: %s", name, self.leader_id, error)
+            self._log("%s: broker %d: %s", name, self.leader_id, error)
             self._backs_off_until_s[name] = _now_s() + REFUSED_PAUSE_S
             if follower.bootstrap is not None:
                 follower.restart_bootstrap()

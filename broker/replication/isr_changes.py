@@ -12,8 +12,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from typing import Final
 
 from echoless.broker.essential_task import essential_task
+from echoless.broker.limited_log import COORDINATOR, RetryLog
 from echoless.broker.metadata.topic import StateChange
 from echoless.broker.metadata.topic_registry import TopicRegistry
 from echoless.broker.metrics import Metrics
@@ -26,6 +28,7 @@ from echoless.broker.tree.node_tree import (
 )
 
 logger = logging.getLogger(__name__)
+limited: Final = RetryLog(logger)
 
 
 class IsrChanges:
@@ -119,10 +122,12 @@ class IsrChanges:
         except MultiFailedError:
             logger.info("%s: another change was faster; its state was read again", partition.name)
         except ConnectionLostError as error:
-            logger.warning("%s: a change of the ISR may be in force: %s", partition.name, error)
+            message = "%s: a change of the ISR may be in force: %s"
+            limited.log(logging.WARNING, COORDINATOR, message, partition.name, error)
             return  # tried again by the next look at all partitions
         except CoordinationError as error:
-            logger.error("%s: no change of the ISR: %s", partition.name, error)  # noqa: TRY400
+            message = "%s: no change of the ISR: %s"
+            limited.log(logging.ERROR, COORDINATOR, message, partition.name, error)
             return
         finally:
             del self._changes[partition.name]

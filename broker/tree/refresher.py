@@ -12,9 +12,11 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from echoless.broker.essential_task import essential_task
+from echoless.broker.limited_log import RetryLog
 from echoless.broker.tree.node_tree import CoordinationError
 
 logger = logging.getLogger(__name__)
+limited: Final = RetryLog(logger)
 
 RETRY_INTERVAL_S: Final = 0.5
 
@@ -50,5 +52,6 @@ class Refresher:
             try:
                 await self._refresh()
             except CoordinationError as error:
-                logger.info("%s: will be read again: %s", self._name, error)
+                message = "%s: will be read again: %s"
+                limited.log(logging.INFO, self._name, message, self._name, error)
                 loop.call_later(RETRY_INTERVAL_S, self.ask)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
@@ -12,11 +13,13 @@ import pytest
 
 from echoless.broker.config.loading import Address, Config, LogFlush
 from echoless.broker.config.topic import TopicConfig
+from echoless.broker.limited_log import RETRY_BURST
 from echoless.broker.metadata.node_data import LeaderAndIsr
 from echoless.broker.metrics import Metrics
 from echoless.broker.partitions.log_changes import LogChanges
 from echoless.broker.partitions.partition import Partition
 from echoless.broker.partitions.produce_rules import ProduceRules
+from echoless.broker.replication import fetcher
 from echoless.broker.replication.fetcher import Fetcher, FetcherContext
 from echoless.broker.replication.fetchers import Fetchers
 from echoless.broker.replication.follower import Follower
@@ -331,3 +334,33 @@ async def test_what_is_lost_to_another_leader_is_fetched_from_it() -> None:
     await turns()
     assert asked == [0]
     await fetchers.close()
+
+
+class RefusingLeader(Leader):
+    """Refuses the one partition it is asked for, as a leader without a proof of its session does."""
+
+    async def call(
+        self, broker_id: int, address: Address, message: Mapping[str, Any], *, timeout_s: float
+    ) -> dict[str, Any]:
+        del broker_id, address, timeout_s
+        (wanted,) = message["partitions"]
+        self.offsets.append(wanted["offset"])
+        await asyncio.sleep(0)
+        refused = {**fetched(b""), "error": int(ErrorCode.NOT_LEADER_OR_FOLLOWER)}
+        return {"partitions": [refused], "error": {"code": 0}}
+
+
+async def test_a_leader_that_refuses_again_and_again_costs_few_lines(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every partition is refused twenty times a second while the coordinator is away; the rest is counted."""
+    monkeypatch.setattr(fetcher, "REFUSED_PAUSE_S", 0.0)
+    caplog.set_level(logging.INFO)
+    leader = RefusingLeader()
+    following = Following(leader)
+    while len(leader.offsets) < 200:
+        await turns(1)
+    await following.end()
+    assert len(caplog.records) == RETRY_BURST
+    fetcher.limited.summarise()
+    assert "more lines about broker 2 were left out" in caplog.text
