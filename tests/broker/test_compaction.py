@@ -27,7 +27,7 @@ from echoless.protocol.records import iterate_records
 from echoless.storage.compaction.swap import Cleaned, PendingSwap
 from tests.broker.handlers.one_group import commit, committed, created
 from tests.storage.compaction.keyed_log import Pair, keyed_batch
-from tests.support.in_process import Running, in_process
+from tests.support.in_process import Running, flushed, in_process
 from tests.support.raw_client import RawConnection, create_topic, nested
 from tests.support.raw_produce import PartitionData
 
@@ -53,7 +53,7 @@ async def cleaned(running: Running, topic: str) -> int:
         if key[0] == topic:
             partition.log.roll()
             partition.mark_dirty()
-    await broker._flusher.flush()
+    await flushed(broker)
     await broker.housekeeping.round()
     return await broker.cleaner.clean_due()
 
@@ -280,7 +280,7 @@ async def cleaned_to_disk(running: Running) -> None:
     for partition in running.broker.replicas.held.values():
         partition.log.roll()
         partition.mark_dirty()
-    await running.broker._flusher.flush()
+    await flushed(running.broker)
     await running.broker.housekeeping.round()
 
 
@@ -335,7 +335,7 @@ async def test_a_topic_may_be_deleted_while_it_is_cleaned(
         await cleaned_to_disk(running)
         disk.delete = delete
         await broker.cleaner.clean_due()
-        await broker._flusher.flush()
+        await flushed(broker)
         assert disk.delete is None
         assert broker.logs.failure is None
         assert not broker.logs.uncleanable

@@ -6,6 +6,7 @@ async with in_process(tmp_path, log_flush=LogFlush.COMMIT) as running:
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -76,3 +77,14 @@ async def in_process(
             await server.stop()
         await broker.stop()
     guard.check()
+
+
+async def flushed(broker: Broker) -> None:
+    """Returns when the broker's flusher has flushed all that is dirty; nothing may append meanwhile.
+
+    It is not asked to flush here: one log must not be flushed twice at once, and housekeeping may have woken it.
+    """
+    flusher = broker._flusher
+    while flusher._dirty or flusher._in_flush:
+        flusher._wake.set()
+        await asyncio.sleep(0.001)

@@ -20,7 +20,7 @@ from echoless.protocol.record_batch import read_header
 from echoless.storage.file_system import StorageError
 from echoless.storage.os_file_system import OsFileSystem
 from tests.storage.log_workload import make_batch
-from tests.support.in_process import Running, in_process
+from tests.support.in_process import Running, flushed, in_process
 
 
 class StuckSync(OsFileSystem):
@@ -143,13 +143,13 @@ async def test_flushes_and_housekeeping_leave_the_log_out(tmp_path: Path) -> Non
         other = broker.services.partitions.find("other", 0)
         append(one.running, other)
         one.partition.mark_dirty()
-        await broker._flusher.flush()
+        await flushed(broker)
         await broker.housekeeping.round()
         assert (other.log.recovery_point, one.partition.log.recovery_point) == (1, 0)
         one.resume()
         await one.go()
         append(one.running, one.partition)
-        await broker._flusher.flush()
+        await flushed(broker)
         assert one.partition.log.recovery_point == 1
 
 

@@ -13,7 +13,7 @@ import pytest
 from echoless.broker.config.loading import LogFlush
 from echoless.storage.segment import Segment
 from tests.support.echoless import Echoless
-from tests.support.in_process import Running, in_process
+from tests.support.in_process import Running, flushed, in_process
 from tests.support.raw_batches import plain_batch
 from tests.support.raw_client import RawConnection, create_topic, list_offset
 from tests.support.raw_produce import PartitionData
@@ -115,7 +115,7 @@ async def test_a_topic_that_nobody_writes_to_any_more_expires(
     async with in_process(tmp_path, log_flush=log_flush) as running:
         kafka = await RawConnection.open(running.kafka_address)
         await old_segments(kafka)
-        await running.broker._flusher.flush()
+        await flushed(running.broker)
         await all_expired(running, kafka)
         await kafka.close()
 
@@ -142,7 +142,7 @@ async def all_expired(running: Running, kafka: RawConnection) -> None:
     async with asyncio.timeout(20):
         while await list_offset(kafka, "t", 0, timestamp=-2) < end:
             await running.broker.housekeeping.round()
-            await running.broker._flusher.flush()
+            await flushed(running.broker)
     assert running.broker.partitions["t", 0].log.first_offset == end
 
 
