@@ -51,6 +51,7 @@ from echoless.broker.quotas.quotas import Quotas
 from echoless.broker.records.record_thread import RecordThread
 from echoless.broker.services import Services
 from echoless.broker.tree.node_tree import CoordinationError
+from echoless.broker.tree.patient_tree import PatientTree
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.storage.file_system import OutOfDescriptorsError, StorageError
 from echoless.storage.log_directory import LogDirectory
@@ -158,7 +159,7 @@ class Broker:
             self.tree = await self.environment.open_tree(self.config)
             self.cluster_id = await self._agreed_cluster_id(self.logs.cluster_id)
         else:
-            self.tree = await self.environment.open_tree(self.config)
+            self.tree = PatientTree(await self.environment.open_tree(self.config))
             own = read_cluster_id(self.environment.file_system, self.config.data_dir)
             self.is_new_directory = own is None
             self.cluster_id = await self._agreed_cluster_id(own)
@@ -232,6 +233,8 @@ class Broker:
             self.access = Access(self.config, self.tree, self.environment.rng)
             await self.access.start()
         self.services = self._wiring.new_services(self)
+        if isinstance(self.tree, PatientTree):
+            self.tree.end_patience()
         self.starting = None
 
     async def _open_logs(self) -> None:

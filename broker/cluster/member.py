@@ -42,7 +42,13 @@ from echoless.broker.replication.fetcher import FetcherContext
 from echoless.broker.replication.fetchers import Fetchers
 from echoless.broker.replication.isr_changes import IsrChanges
 from echoless.broker.replication.peer_connection import PeerError
-from echoless.broker.tree.node_tree import Cancel, CoordinationError, NodeTree, SessionState
+from echoless.broker.tree.node_tree import (
+    Cancel,
+    ConnectionLostError,
+    CoordinationError,
+    NodeTree,
+    SessionState,
+)
 from echoless.broker.tree.refresher import Refresher
 from echoless.broker.tree.session_guard import SessionGuard
 from echoless.storage.file_system import StorageError
@@ -202,7 +208,7 @@ class ClusterMember:
         self._guard.on_doubt(self._on_doubt)
         self._guard.on_proof(self._doubt.end)
         self._tasks = [essential_task(self._guard.run(), "session guard")]
-        await self._joining.register(info)
+        await self._register(info)
         self._on_registered()
         self._forget_session = self._tree.on_session(self._on_session)
         await self._registry.follow()
@@ -214,6 +220,21 @@ class ClusterMember:
             essential_task(self.controller.run(), "controller"),
             essential_task(self._isr_changes.run(), "ISR changes"),
         ]
+
+    async def _register(self, info: BrokerInfo) -> None:
+        """Registers, again after a lost answer or session, for as long as a session lasts. Raises as `join`."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + self._tree.session_timeout_s
+        while True:
+            try:
+                await self._joining.register(info)
+            except ConnectionLostError as error:
+                if loop.time() >= until_s:
+                    raise
+                logger.warning("cannot register yet: %s", error)
+                await asyncio.sleep(REJOIN_PAUSE_S)
+            else:
+                return
 
     def _on_registered(self) -> None:
         self._guard.restart()

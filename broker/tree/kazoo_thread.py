@@ -3,6 +3,8 @@
 * Callbacks run in that thread, in the order of the wire (`DirectHandler`).
 * The end of the thread is reported, since kazoo does not start it again.
 * The granted session timeout and the last problem are kept.
+* A server whose data is older than what this client has seen is recognised. It closes each connection without an
+  answer, as a server does that is starting, and kazoo would try for ever.
 """
 
 from __future__ import annotations
@@ -15,9 +17,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionDropped, KazooException, SessionExpiredError
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
-from kazoo.protocol.serialization import Connect
+from kazoo.protocol.serialization import CloseInstance, Connect, Sync
 from kazoo.protocol.states import Callback
 from kazoo.security import CREATOR_ALL_ACL
 
@@ -34,6 +37,7 @@ kazoo, as ZooKeeper's own client, gives a single server all of it. But a ZooKeep
 connection, fail to refuse it ("ZooKeeperServer not running", then a NullPointerException) and leave it open for ever.
 """
 CONNECT_S_MIN: Final = 2.0
+_EXPIRED: Final = "Session has expired"
 _log = logging.getLogger(__name__)
 
 
@@ -51,6 +55,7 @@ class Kazoo(KazooClient):
         thread_ended: Callable[[], None],
     ) -> None:
         self.thread_ended = thread_ended
+        self.problems = problems
         # Below WARNING it would show credentials; no one can lower the level of this private logger.
         logger = logging.Logger("kazoo", logging.WARNING)  # noqa: LOG001
         logger.addHandler(problems)
@@ -110,6 +115,8 @@ class _Connection(ConnectionHandler):
     session_timeout_ms = 0
     session_asked_at = 0.0
     """By the monotonic clock."""
+    _is_refused = False
+    """Whether the server has just closed the connection instead of granting the session."""
 
     def zk_loop(self) -> None:
         with contextlib.suppress(
@@ -118,11 +125,79 @@ class _Connection(ConnectionHandler):
             super().zk_loop()
         self.client.thread_ended()
 
+    def _connect(self, host: str, hostip: str, port: int) -> Any:
+        """Raises `SessionExpiredError` also if this session can never go on, because the server's data is older."""
+        self._is_refused = False
+        try:
+            return super()._connect(host, hostip, port)
+        except ConnectionDropped:
+            if self._is_refused and self.client.last_zxid:
+                self._refuse_an_old_server(host, hostip, port)
+            raise
+
+    def _refuse_an_old_server(self, host: str, hostip: str, port: int) -> None:
+        seen, newest = self.client.last_zxid, self._newest_transaction(host, hostip, port)
+        if newest is None or newest >= seen:
+            return  # it is starting, or lags behind the rest of its ensemble
+        if newest:
+            verdict = (
+                f"{host}:{port} refuses the session: its last transaction is {newest:#x} and this broker has seen "
+                f"{seen:#x}, so its data is an old copy, or another ensemble's"
+            )
+            _log.error("ZooKeeper at %s", verdict)
+        else:
+            verdict = f"{host}:{port} is behind transaction {seen:#x} or an old copy, and has no such session"
+        self.client.problems.verdict = verdict
+        raise SessionExpiredError(verdict)
+
+    def _newest_transaction(self, host: str, hostip: str, port: int) -> int | None:
+        """The last transaction of the server's ensemble; 0 if the session has ended, None without an answer.
+
+        Asked for in the same session, as if this client had seen nothing: a session of its own would be another
+        transaction. If the answer is that the server is behind, the session has been closed.
+        """
+        client, timeout_s = self.client, CONNECT_S_MIN
+        try:
+            with self._socket_error_handling():
+                if self._socket is not None:
+                    self._socket.close()
+                self._socket = self.handler.create_connection(
+                    address=(hostip, port),
+                    hostname=host,
+                    timeout=timeout_s,
+                    use_ssl=client.use_ssl,
+                    keyfile=client.keyfile,
+                    certfile=client.certfile,
+                    ca=client.ca,
+                    keyfile_password=client.keyfile_password,
+                    verify_certs=client.verify_certs,
+                    check_hostname=client.check_hostname,
+                )
+            self._socket.setblocking(0)
+            timeout_ms, password = client._session_timeout, client._session_passwd  # noqa: SLF001
+            session_id = client._session_id or 0  # noqa: SLF001
+            ask = Connect(0, 0, timeout_ms, session_id, password, False)
+            granted, _ = super()._invoke(timeout_s, ask)
+            if granted.time_out <= 0:
+                return 0
+            # Behind the sync this server has what its ensemble's leader had when it was asked.
+            newest: int | None = super()._invoke(timeout_s, Sync("/"), xid=1)
+            if newest is not None and newest < client.last_zxid:
+                self._submit(CloseInstance, timeout_s, 2)
+                self._read_header(timeout_s)
+        except (ConnectionDropped, KazooException, self.handler.timeout_exception):
+            return None
+        return newest
+
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
         asked_at = time.monotonic()
         if isinstance(request, Connect):
             timeout = min(timeout, max(CONNECT_S_MIN, CONNECT_SHARE * request.time_out / 1000))
-        answer = super()._invoke(timeout, request, xid)
+        try:
+            answer = super()._invoke(timeout, request, xid)
+        except ConnectionDropped:
+            self._is_refused = isinstance(request, Connect)
+            raise
         if isinstance(request, Connect):
             self.session_timeout_ms = answer[0].time_out
             if not request.session_id:
@@ -163,9 +238,13 @@ class ProblemLog(logging.Handler):
     """kazoo's log lines: the last one is the reason that we give; errors are logged."""
 
     last = "no server answers"
+    verdict = ""
+    """Why the session is about to be given up, if kazoo does not know."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno >= logging.ERROR:
             _log.error("kazoo: %s", record.getMessage(), exc_info=record.exc_info)
-        if record.msg != "Transition to CONNECTING":
+        if record.msg == _EXPIRED and self.verdict:
+            self.last, self.verdict = self.verdict, ""
+        elif record.msg != "Transition to CONNECTING":
             self.last = record.getMessage()

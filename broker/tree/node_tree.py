@@ -228,6 +228,8 @@ async def ensure_paths(tree: NodeTree, paths: Iterable[str]) -> None:
     ]:
         try:
             await tree.multi([Create(path) for path in missing])
+        except ConnectionLostError:
+            continue  # reading again shows what was made, or fails
         except MultiFailedError as error:
             # Another client has created one of them meanwhile; each round leaves fewer to create.
             if not isinstance(error.cause, NodeExistsError):

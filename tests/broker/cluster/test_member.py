@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -13,9 +14,11 @@ from echoless.broker.config.loading import LogFlush
 from echoless.broker.handlers import metadata
 from echoless.broker.metadata.node_data import (
     NO_LEADER,
+    broker_path,
     decode_partition_state,
     encode_partition_state,
     partition_state_path,
+    topic_path,
 )
 from echoless.broker.metadata.registration import BrokerIdInUseError
 from echoless.broker.metadata.topic import NewTopic
@@ -24,9 +27,9 @@ from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.metadata_request import WantedTopic
 from echoless.protocol.record_batch import read_header
 from echoless.storage.file_system import StorageError
-from tests.broker.cluster.one_member import Member
+from tests.broker.cluster.one_member import PATIENCE_S, Member
 from tests.fakes.memory_file_system import MemoryFileSystem
-from tests.fakes.memory_node_tree import MemoryTree, turns
+from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree, turns
 from tests.storage.log_workload import make_batch
 from tests.storage.one_log import NOW_MS
 
@@ -218,21 +221,65 @@ async def test_a_member_without_a_proof_of_its_session_says_so_until_it_has_one(
 
 
 async def test_a_member_that_cannot_join_again_says_why() -> None:
-    """The coordinator's data may be an old copy: the operator looks at `/ready` first."""
+    """The operator looks at `/ready` first, and it is the only place that always has the reason."""
     member = Member(MemoryTree(), MemoryFileSystem())
     await member.start()
     await member.broker.services.topics.create(NewTopic(name="orders"))
-    await member.led("orders")
     member.tree.expire_session()
-    path, other = partition_state_path("orders", 0), member.server.connect()
+    path, other = topic_path("orders"), member.server.connect()
     node = await other.read(path)
-    state = decode_partition_state(path, node)
-    older = replace(state, leader_epoch=state.leader_epoch - 1)
-    await other.write(path, encode_partition_state(older), node.version)
+    await other.write(path, b"no JSON", node.version)
     member.tree.reconnect()
     membership = member.broker.membership
-    await member.until(lambda: "old copy" in str(membership.unready_reason))
+    await member.until(lambda: "cannot join the cluster again" in str(membership.unready_reason))
+    assert "orders" in str(membership.unready_reason)
     await member.broker.stop()
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+@pytest.mark.parametrize("applied", [False, True])
+async def test_a_start_outlives_a_dropped_connection_at_any_change(
+    *, applied: bool, is_first: bool
+) -> None:
+    """The answer is lost, whether the change was made or not, and the connection is back a little later."""
+    server, disk = MemoryTree(), MemoryFileSystem()
+    for count in itertools.count():
+        if is_first:
+            server, disk = MemoryTree(), MemoryFileSystem()
+        member = Member(server, disk)
+        tree, has_dropped = member.tree, asyncio.Event()
+        tree.session_timeout_s = PATIENCE_S
+
+        async def drop(tree: MemoryNodeTree = tree, dropped: asyncio.Event = has_dropped) -> None:
+            dropped.set()
+            tree.lose_next_reply(applied=applied)
+            tree.suspend()
+            asyncio.get_running_loop().call_later(0.001, tree.resume)
+
+        for _ in range(count):
+            tree.before_next_change(turns)
+        tree.before_next_change(drop)
+        await member.start()
+        assert await tree.read(broker_path(1))
+        if not is_first and not count:
+            await member.broker.services.topics.create(NewTopic(name="orders"))
+            await member.led("orders")
+        await member.broker.stop()
+        if not has_dropped.is_set():
+            break
+    assert count > 5
+
+
+async def test_a_start_that_loses_the_coordinator_for_good_says_so() -> None:
+    """After as long as a session lasts."""
+    member = Member(MemoryTree(), MemoryFileSystem())
+
+    async def drop() -> None:
+        member.tree.suspend()
+
+    member.tree.before_next_change(drop)
+    with pytest.raises(CoordinationError, match="was lost during the start, and is not back after"):
+        await member.start()
 
 
 async def test_what_was_taken_is_acknowledged_before_others_may_lead() -> None:

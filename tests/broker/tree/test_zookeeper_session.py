@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 import struct
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -549,3 +550,38 @@ async def test_thirty_broken_connections_lose_no_change_and_no_call(
         while (await follower.read("/a")).version != last:
             await seen.wait()
             seen.clear()
+
+
+async def test_a_server_with_an_old_copy_is_recognised_and_ends_the_session(
+    own_server: ZooKeeper, tmp_path: Path, open_tree: OpenTree, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It closes each connection of a client that has seen more, and would do so for ever."""
+    tree = await open_tree(own_server.hosts())
+    states = States(tree)
+    data, copy = tmp_path / "zookeeper-data", tmp_path / "copy"
+    own_server.kill()
+    shutil.copytree(data, copy)
+    own_server.start()
+    assert await states.next(2) == [SUSPENDED, CONNECTED]
+    await tree.create("/a")
+    own_server.kill()
+    shutil.rmtree(data)
+    shutil.copytree(copy, data)
+    own_server.start()
+    assert await states.next(3) == [SUSPENDED, LOST, CONNECTED]
+    assert "its data is an old copy, or another ensemble's" in caplog.text
+    assert await tree.children("/") == ["zookeeper"]
+
+
+async def test_a_server_that_only_starts_again_ends_no_session(
+    own_server: ZooKeeper, open_tree: OpenTree
+) -> None:
+    """It may close connections, too, before it is ready."""
+    tree = await open_tree(own_server.hosts())
+    states, session_id = States(tree), tree.session_id
+    await tree.create("/a")
+    for _ in range(3):
+        own_server.kill()
+        own_server.start()
+        assert await states.next(2) == [SUSPENDED, CONNECTED]
+    assert tree.session_id == session_id
