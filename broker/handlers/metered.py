@@ -49,7 +49,7 @@ def metered(
     took_s = perf_counter() - began_at if is_timed else None
     produced_bytes = _produced_bytes(request.body) if is_produce else None
     pause_ms = quotas.used(request.peer, meters, produced_bytes, took_s)
-    use = _Use(served, request, pause_ms, meters, quotas)
+    use = _Use(served, request, pause_ms, quotas)
     if isinstance(outcome, bytes) or not isinstance(outcome, Awaitable):
         return use.counted(outcome)
     return needing_as_much(outcome, use.counted_later(outcome))
@@ -77,16 +77,20 @@ class _Use(NamedTuple):
     served: Served
     request: Request
     pause_ms: int
-    meters: Meters
     quotas: Quotas
+
+    @property
+    def meters(self) -> Meters:
+        """The measures of the client now: those of the request's beginning may have been forgotten as unused."""
+        return self.quotas.meters(self.request.peer, self.request.header.client_id)
 
     def counted(self, answer: Answer) -> Answer:
         """The answer as it leaves; what a fetch took is counted."""
         api, pause_ms, now = self.served.api, self.pause_ms, self.quotas.clock()
-        if api is fetch.API and self.meters.fetched is not None:
-            self.meters.fetched.record(size_of(answer), now)
-        elif api.key in REFUSED_SINCE and self.meters.mutations is not None:
-            of_changes_ms = mutation_pause_ms(self.request, answer, self.meters.mutations, now)
+        if api is fetch.API and (fetched := self.meters.fetched) is not None:
+            fetched.record(size_of(answer), now)
+        elif api.key in REFUSED_SINCE and (mutations := self.meters.mutations) is not None:
+            of_changes_ms = mutation_pause_ms(self.request, answer, mutations, now)
             if of_changes_ms > pause_ms:
                 pause_ms = of_changes_ms
                 self.quotas.pause(self.request.peer, pause_ms)

@@ -32,9 +32,14 @@ class Mutations:
         """`is_strict`: what is beyond the quota is refused."""
         self._clock = quotas.clock
         self._is_strict = is_strict
-        self._bucket: TokenBucket | None = None
-        if quotas.limits is not None:
-            self._bucket = quotas.meters(peer, client_id).mutations
+        self._quotas = quotas
+        self._client = peer, client_id
+
+    @property
+    def _bucket(self) -> TokenBucket | None:
+        if self._quotas.limits is None:
+            return None
+        return self._quotas.meters(*self._client).mutations
 
     @classmethod
     def of(cls, request: Request, services: Services) -> Self:

@@ -58,7 +58,7 @@ def metered(
         outcome = failure(error)
     took_s = perf_counter() - began_at if is_timed else None
     pause_ms = quotas.used(peer, meters, produced_bytes, took_s)
-    use = _Use(isinstance(message, Fetch), peer, pause_ms, meters, quotas)
+    use = _Use(isinstance(message, Fetch), peer, pause_ms, quotas)
     if isinstance(outcome, Awaitable):
         return needing_as_much(outcome, use.counted_later(outcome))
     return use.counted(outcome)
@@ -86,15 +86,23 @@ class _Use(NamedTuple):
     is_fetch: bool
     peer: Peer
     pause_ms: int
-    meters: Meters
     quotas: Quotas
+
+    @property
+    def meters(self) -> Meters:
+        """The measures of the client now: those of the message's beginning may have been forgotten as unused."""
+        return self.quotas.meters(self.peer, self.peer.client_id)
 
     def counted(self, answer: Answer) -> Answer:
         """The answer as it leaves; what a fetch took is counted."""
         if isinstance(answer, NoResponse | ReplicaFetchAnswer):
             return answer
-        if self.is_fetch and self.meters.fetched is not None and isinstance(answer, Mapping):
-            self.meters.fetched.record(_fetched_bytes(answer), self.quotas.clock())
+        if (
+            self.is_fetch
+            and isinstance(answer, Mapping)
+            and (fetched := self.meters.fetched) is not None
+        ):
+            fetched.record(_fetched_bytes(answer), self.quotas.clock())
         if not self.pause_ms:
             return answer
         fields = answer.fields() if isinstance(answer, Acknowledged) else answer
@@ -104,8 +112,8 @@ class _Use(NamedTuple):
         try:
             return self.counted(await outcome)
         except KafkaError as error:
-            if error.code is EXCEEDED and self.meters.mutations is not None:
-                return self._beyond_quota(error, self.meters.mutations)
+            if error.code is EXCEEDED and (mutations := self.meters.mutations) is not None:
+                return self._beyond_quota(error, mutations)
             return self.counted(failure(error))
 
     def _beyond_quota(self, error: KafkaError, mutations: TokenBucket) -> Answer:

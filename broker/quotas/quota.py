@@ -51,6 +51,8 @@ class Limit(NamedTuple):
     """Empty if the quota is of the client id alone."""
     client_id: str
     """Empty if the quota is of the user alone."""
+    is_of_any_client: bool = False
+    """Whether it is of each client id that has none of its own: clients choose how many there are."""
 
 
 Limits = Mapping[Entity, Mapping[QuotaKey, float]]
@@ -62,7 +64,12 @@ def limit_of(limits: Limits, key: QuotaKey, user: str, client_id: str) -> Limit 
         value = limits.get(entity, {}).get(key)
         if value is not None:
             of_user, of_client = entity.user is not None, entity.client_id is not None
-            return Limit(value, user if of_user else "", client_id if of_client else "")
+            return Limit(
+                value,
+                user if of_user else "",
+                client_id if of_client else "",
+                entity.client_id == DEFAULT_NAME,
+            )
     return None
 
 

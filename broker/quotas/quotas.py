@@ -10,14 +10,14 @@ Invariant: a change of quotas that was made here is in force here before its cli
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from echoless.broker.essential_task import essential_task
-from echoless.broker.limited_log import LimitedLog
 from echoless.broker.metadata.config_nodes import CHANGES, sanitized
-from echoless.broker.quotas.quota import Limits, QuotaKey, address_limit_of, limit_of
+from echoless.broker.network.sharer import network_of, sharer_of
+from echoless.broker.quotas.measures import Measures
+from echoless.broker.quotas.quota import Limit, Limits, QuotaKey, address_limit_of, limit_of
 from echoless.broker.quotas.quota_nodes import read_quotas
 from echoless.broker.quotas.rate import SAMPLE_S, Rate, TokenBucket
 from echoless.broker.tree.refresher import Refresher
@@ -29,20 +29,23 @@ if TYPE_CHECKING:
     from echoless.broker.network.request import Peer
     from echoless.broker.tree.node_tree import Cancel, NodeTree
 
-limited: Final = LimitedLog(logging.getLogger(__name__))
-
 READ_INTERVAL_S: Final = 60.0
 """The longest time for which a lost announcement can go unnoticed."""
 METERS_MAX: Final = 10_000
-"""Clients whose uses are remembered: client ids are chosen by clients."""
-_RATES: Final = 3
-_BUCKETS: Final = 2
-"""Rates, and buckets, that a client can have."""
+"""Clients whose measures need no search."""
 _USER: Final = "User:"
 _PER_CENT: Final = 100
 _REQUEST_PAUSE_MS_MAX: Final = int(SAMPLE_S * 1000)
 """The longest pause for request time, as in Kafka."""
-_Counted = tuple[QuotaKey, str, str]
+
+
+class _Others(NamedTuple):
+    """Client ids of a sharer that has begun so many measures that these share one."""
+
+    sharer: str
+
+
+_Counted = tuple[QuotaKey, str, str | _Others]
 
 
 class Meters(NamedTuple):
@@ -65,9 +68,9 @@ class Quotas:
         self.clock = clock
         """Seconds that only grow."""
         self._meters: dict[tuple[str, str], Meters] = {}
-        """By principal and client id; forgotten when a quota changes."""
-        self._rates: dict[_Counted, Rate] = {}
-        self._buckets: dict[_Counted, TokenBucket] = {}
+        """By principal and client id; forgotten when a quota changes, or a measure is."""
+        self._rates: Measures[Rate] = Measures()
+        self._buckets: Measures[TokenBucket] = Measures()
         self._with_new_id: TokenBucket | None = None
         """The bucket of a client that has just brought a new producer id: the request in hand, or its next one, pauses."""
         self._reading = asyncio.Lock()
@@ -116,12 +119,7 @@ class Quotas:
     def meters(self, peer: Peer, client_id: str | None) -> Meters:
         """The measures that the client's uses are counted in."""
         key = peer.principal, client_id or ""
-        meters = self._meters.get(key)
-        if meters is None:
-            if self._is_full:
-                self._forget_unused()
-            meters = self._meters[key] = self._new_meters(*key)
-        return meters
+        return self._meters.get(key) or self._new_meters(*key, sharer_of(peer))
 
     def count_new_id(self, peer: Peer, client_id: str | None) -> None:
         """Counts a producer id whose first batch a partition has stored."""
@@ -163,61 +161,65 @@ class Quotas:
         limit = address_limit_of(self.limits or {}, sanitized(host))
         if limit is None:
             return None
-        counted = QuotaKey.CONNECTION_CREATION_RATE, "", host
-        if counted not in self._rates and len(self._rates) >= METERS_MAX:
-            self._forget_unused()
-        rate = self._rates.setdefault(counted, Rate(limit))
-        rate.limit = limit
-        return rate
+        self._sweep()
+        any_address = Limit(limit, "", host, is_of_any_client=True)
+        counted = _counted(
+            self._rates, QuotaKey.CONNECTION_CREATION_RATE, any_address, network_of(host)
+        )
+        return self._rate_of(counted, limit, network_of(host))
 
-    def _new_meters(self, principal: str, client_id: str) -> Meters:
-        who = sanitized(principal.removeprefix(_USER)), sanitized(client_id)
-        return Meters(
+    def _new_meters(self, principal: str, client_id: str, sharer: str) -> Meters:
+        """The measures of a client, remembered unless its sharer has more than its share."""
+        self._sweep()
+        who = sanitized(principal.removeprefix(_USER)), sanitized(client_id), sharer
+        meters = Meters(
             self._rate(QuotaKey.PRODUCER_BYTE_RATE, *who),
             self._rate(QuotaKey.CONSUMER_BYTE_RATE, *who),
             self._rate(QuotaKey.REQUEST_PERCENTAGE, *who),
             self._bucket(QuotaKey.CONTROLLER_MUTATION_RATE, *who),
             self._bucket(QuotaKey.PRODUCER_IDS_RATE, *who),
         )
+        if self._rates.has_room_for(sharer) and self._buckets.has_room_for(sharer):
+            self._meters[principal, client_id] = meters
+        return meters
 
-    def _rate(self, key: QuotaKey, user: str, client_id: str) -> Rate | None:
+    def _sweep(self) -> None:
+        """Forgets some measures that say no more than new ones would, and clients if there are many."""
+        now = self.clock()
+        are_swept = self._rates.sweep(now), self._buckets.sweep(now)
+        if any(are_swept) or len(self._meters) >= METERS_MAX:
+            self._meters.clear()
+
+    def _rate(self, key: QuotaKey, user: str, client_id: str, sharer: str) -> Rate | None:
         limit = limit_of(self.limits or {}, key, user, client_id)
         if limit is None:
             return None
-        counted = key, limit.user, limit.client_id
-        rate = self._rates.setdefault(counted, Rate(limit.value))
-        rate.limit = limit.value
+        return self._rate_of(_counted(self._rates, key, limit, sharer), limit.value, sharer)
+
+    def _rate_of(self, counted: _Counted, limit: float, sharer: str) -> Rate:
+        rate = self._rates.find(counted)
+        if rate is None:
+            rate = Rate(limit)
+            self._rates.begin(counted, sharer, rate)
+        rate.limit = limit
         return rate
 
-    def _bucket(self, key: QuotaKey, user: str, client_id: str) -> TokenBucket | None:
+    def _bucket(self, key: QuotaKey, user: str, client_id: str, sharer: str) -> TokenBucket | None:
         limit = limit_of(self.limits or {}, key, user, client_id)
         if limit is None:
             return None
-        counted = key, limit.user, limit.client_id
-        bucket = self._buckets.get(counted)
+        counted = _counted(self._buckets, key, limit, sharer)
+        bucket = self._buckets.find(counted)
         if bucket is None:
-            bucket = self._buckets[counted] = TokenBucket(limit.value, self.clock())
+            bucket = TokenBucket(limit.value, self.clock())
+            self._buckets.begin(counted, sharer, bucket)
         bucket.limit = limit.value
         return bucket
 
-    @property
-    def _is_full(self) -> bool:
-        """Whether there are as many measures as `METERS_MAX` clients can have, of clients since forgotten as well."""
-        used_max = max(len(self._rates) // _RATES, len(self._buckets) // _BUCKETS)
-        return max(len(self._meters), used_max) >= METERS_MAX
 
-    def _forget_unused(self) -> None:
-        """Forgets what says no more than a new measure would; all of it if that is not enough."""
-        now = self.clock()
-        self._meters.clear()
-        self._rates = {one: rate for one, rate in self._rates.items() if not rate.is_unused(now)}
-        self._buckets = {
-            one: bucket for one, bucket in self._buckets.items() if not bucket.is_unused(now)
-        }
-        if max(len(self._rates), len(self._buckets)) > METERS_MAX // 2:
-            message = (
-                "%d clients and addresses have quotas of their own: forgetting what they have used"
-            )
-            limited.log(logging.WARNING, "", message, len(self._rates) + len(self._buckets))
-            self._rates.clear()
-            self._buckets.clear()
+def _counted(measures: Measures[Any], key: QuotaKey, limit: Limit, sharer: str) -> _Counted:
+    """The measure that the client's use is counted in, by its name."""
+    own = key, limit.user, limit.client_id
+    if limit.is_of_any_client and measures.find(own) is None and not measures.has_room_for(sharer):
+        return key, limit.user, _Others(sharer)
+    return own

@@ -12,7 +12,7 @@ import pytest
 
 from echoless.broker.config.values import Address
 from echoless.broker.metrics import Metrics
-from echoless.broker.quotas import quotas as quotas_module
+from echoless.broker.quotas import measures as measures_module
 from echoless.broker.quotas.entrance import ConnectionRateQuota
 from echoless.broker.quotas.quotas import Quotas
 from tests.broker.quotas.quota_requests import Clock, alter
@@ -224,15 +224,24 @@ async def test_brokers_wait_for_a_rate_of_their_own_listener(two: tuple[Running,
         await asked[-1]
 
 
-async def test_measures_are_bounded(
+async def test_measures_that_count_no_longer_are_forgotten(
     running: Running, kafka: RawConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many addresses and client ids there are."""
-    monkeypatch.setattr(quotas_module, "METERS_MAX", 10)
+    """As many are held as addresses have made connections lately; no use is forgotten while it counts."""
+    monkeypatch.setattr(measures_module, "MEASURES_MAX", 10)
+    monkeypatch.setattr(measures_module, "CLIENTS_PER_SWEEP", 1)
     await alter(kafka, {"connection_creation_rate": 5.0}, ip=None)
     quotas: Quotas = running.broker.quotas
+    clock = quotas.clock = Clock()
     for number in range(100):
         rate = quotas.address_rate(f"10.0.0.{number}")
         assert rate is not None
-        rate.record(1, quotas.clock())
-        assert len(quotas._rates) <= 10
+        rate.record(1, clock())
+        clock.now += 1
+        assert len(quotas._rates) <= 13
+    for number in range(100):
+        rate = quotas.address_rate(f"2001:db8::{number:x}")
+        assert rate is not None
+        rate.record(1, clock())
+    assert len(quotas._rates) <= 24  # with those of the last IPv4 addresses
+    assert rate.throttle_ms(clock())

@@ -28,8 +28,10 @@ def test_the_most_specific_wins(first: int) -> None:
         for number, (entity, _, _) in enumerate(BY_PRECEDENCE)
         if number >= first
     }
-    _, user, client_id = BY_PRECEDENCE[first]
-    assert limit_of(limits, PRODUCED, "u", "c") == Limit(float(first), user, client_id)
+    entity, user, client_id = BY_PRECEDENCE[first]
+    is_of_any_client = entity.client_id == DEFAULT_NAME
+    expected = Limit(float(first), user, client_id, is_of_any_client)
+    assert limit_of(limits, PRODUCED, "u", "c") == expected
 
 
 def test_another_kind_of_quota_does_not_hide_it() -> None:
