@@ -18,7 +18,12 @@ from typing import Final, NamedTuple
 from echoless.protocol.errors import DecodeError
 from echoless.protocol.framing import Frame
 from echoless.protocol.headers import skip_tagged_fields
-from echoless.protocol.request_fields import ELEMENTS_MAX, add_elements, compact_size, field_bytes
+from echoless.protocol.request_fields import (
+    ELEMENTS_MAX,
+    add_elements,
+    compact_size,
+    field_bytes,
+)
 
 _ACKS_TIMEOUT: Final = struct.Struct(">hi")
 _INT16: Final = struct.Struct(">h")
@@ -53,12 +58,18 @@ class ProduceRequest(NamedTuple):
     topics: list[TopicRecords]
 
 
-def decode_produce_request(version: int, frame: Frame, position: int) -> ProduceRequest:
-    """The request whose body starts at `position`. Raises `DecodeError`."""
+def decode_produce_request(
+    version: int, frame: Frame, position: int, elements_max: int = ELEMENTS_MAX
+) -> ProduceRequest:
+    """The request whose body starts at `position`.
+
+    Raises `DecodeError`: a `ManyElementsError` if it has more than `elements_max` topics and partitions.
+    """
     try:
         if version < FLEXIBLE_FROM:
-            return _decode_classic(frame, position)
-        return _decode_flexible(frame, position, has_ids=version >= TOPIC_IDS_FROM)
+            return _decode_classic(frame, position, elements_max)
+        has_ids = version >= TOPIC_IDS_FROM
+        return _decode_flexible(frame, position, elements_max, has_ids=has_ids)
     except (struct.error, IndexError) as error:
         raise DecodeError(
             f"the produce request ends after {len(frame)} bytes, in mid field"
@@ -70,7 +81,7 @@ def decode_produce_request(version: int, frame: Frame, position: int) -> Produce
 # The encodings are written out flat: a method call for each field would double the time.
 
 
-def _decode_classic(frame: Frame, position: int) -> ProduceRequest:
+def _decode_classic(frame: Frame, position: int, elements_max: int) -> ProduceRequest:
     """Versions 3 to 8: sizes are int16 for strings and int32 for the rest, -1 for null."""
     (size,) = _INT16.unpack_from(frame, position)
     position += 2
@@ -81,7 +92,7 @@ def _decode_classic(frame: Frame, position: int) -> ProduceRequest:
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
     (topic_count,) = _INT32.unpack_from(frame, position + 6)
     position += 10
-    elements = add_elements(frame, position, topic_count, 0, ELEMENTS_MAX)
+    elements = add_elements(frame, position, topic_count, 0, elements_max)
     topics = []
     for _ in range(topic_count):
         (size,) = _INT16.unpack_from(frame, position)
@@ -89,7 +100,7 @@ def _decode_classic(frame: Frame, position: int) -> ProduceRequest:
         position += 2 + size
         (partition_count,) = _INT32.unpack_from(frame, position)
         position += 4
-        elements = add_elements(frame, position, partition_count, elements, ELEMENTS_MAX)
+        elements = add_elements(frame, position, partition_count, elements, elements_max)
         partitions = []
         for _ in range(partition_count):
             index, size = _INDEX_SIZE.unpack_from(frame, position)
@@ -103,7 +114,9 @@ def _decode_classic(frame: Frame, position: int) -> ProduceRequest:
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
-def _decode_flexible(frame: Frame, position: int, *, has_ids: bool) -> ProduceRequest:
+def _decode_flexible(
+    frame: Frame, position: int, elements_max: int, *, has_ids: bool
+) -> ProduceRequest:
     """From version 9 on: sizes are varints of one more, 0 for null; tagged fields end an entity.
 
     The usual sizes, of one or two bytes, and the usual absence of tagged fields are read in place.
@@ -116,7 +129,7 @@ def _decode_flexible(frame: Frame, position: int, *, has_ids: bool) -> ProduceRe
         position += size
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
     topic_count, position = compact_size(frame, position + 6)
-    elements = add_elements(frame, position, topic_count, 0, ELEMENTS_MAX)
+    elements = add_elements(frame, position, topic_count, 0, elements_max)
     topics: list[TopicRecords] = []
     for _ in range(topic_count):
         topic: str | uuid.UUID
@@ -128,7 +141,7 @@ def _decode_flexible(frame: Frame, position: int, *, has_ids: bool) -> ProduceRe
             topic = str(field_bytes(frame, position, size), "utf-8")
             position += size
         partition_count, position = compact_size(frame, position)
-        elements = add_elements(frame, position, partition_count, elements, ELEMENTS_MAX)
+        elements = add_elements(frame, position, partition_count, elements, elements_max)
         partitions: list[PartitionRecords] = []
         position = read_partitions(frame, position, partition_count, partitions)
         if position < end and not frame[position]:

@@ -39,6 +39,8 @@ class Api:
     """Reads a request by hand, `(version, frame, position)`, if kio would cost too much."""
     read_known: Callable[[SeenBytes, int, Frame, int], Any] | None = None
     """Reads the same from a connection that has sent requests before (`protocol/known/`)."""
+    read_at_once_bytes: int = 8 * 1024
+    """A longer request takes too long to read for the event loop: a row may have three bytes, and takes a microsecond."""
 
     def serves(self, version: int) -> bool:
         return self.version_min <= version <= self.version_max

@@ -23,6 +23,12 @@ _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 ELEMENTS_MAX: Final = 25_000
 """Limit on the array elements of one request: each becomes an object of many times its bytes."""
+ELEMENTS_AT_ONCE: Final = 2000
+"""Elements of a Produce request that are read in one step of an event loop."""
+
+
+class ManyElementsError(DecodeError):
+    """The request is to be read beside the event loop: it has more elements than are read at once."""
 
 
 def compact_size(frame: Frame, position: int) -> tuple[int, int]:
@@ -46,11 +52,16 @@ def field_bytes(frame: Frame, begin: int, size: int) -> Frame:
 
 
 def add_elements(frame: Frame, position: int, count: int, elements: int, most: int) -> int:
-    """`elements` and `count` together: each takes at least one byte of the frame. Raises `DecodeError`."""
+    """`elements` and `count` together: each takes at least one byte of the frame. Raises `DecodeError`.
+
+    Above `most` elements, if that is less than `ELEMENTS_MAX`, it is a `ManyElementsError`.
+    """
     elements += count
     if count < 0 or count > len(frame) - position or elements > most:
+        if most < elements <= ELEMENTS_MAX and 0 <= count <= len(frame) - position:
+            raise ManyElementsError(f"{elements} elements or more")
         raise DecodeError(
-            f"an array of {count} elements in {len(frame)} bytes; at most {most} in all"
+            f"an array of {count} elements in {len(frame)} bytes; at most {ELEMENTS_MAX} in all"
         )
     return elements
 

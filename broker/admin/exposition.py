@@ -23,7 +23,7 @@ from echoless.broker.admin.view import BrokerView, PartitionView
 from echoless.broker.faults.action import TYPES
 from echoless.broker.handlers.apis import API_BY_KEY
 from echoless.broker.metrics import LATENCY_BOUNDS_S, Latencies
-from echoless.broker.network.turns import in_thread, work_in_turns
+from echoless.broker.network.turns import ADMIN_PORT, for_client, work_in_turns
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 _PREFIX: Final = "echoless_"
@@ -128,7 +128,7 @@ class Exposition:
     async def text(self) -> bytes:
         families: list[Metric] = []
         await work_in_turns(_Families(self._broker).steps(families))
-        return await in_thread(partial(_text, families))
+        return await for_client(ADMIN_PORT, partial(_text, families))
 
 
 def _text(families: Sequence[Metric]) -> bytes:

@@ -14,6 +14,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
+from echoless.broker.admin.answer import json_text
 from echoless.broker.admin.callers import Caller, caller_of
 from echoless.broker.admin.query import INT32_MAX, read_optional
 from echoless.broker.admin.readings import Document, Readings, rows_of
@@ -21,7 +22,7 @@ from echoless.broker.admin.refusal import RefusalError
 from echoless.broker.authentication.admin_tokens import Role
 from echoless.broker.config.listener_names import ADMIN
 from echoless.broker.config.names import Authorizer
-from echoless.broker.network.turns import in_thread
+from echoless.broker.network.turns import ADMIN_PORT, for_client
 from echoless.broker.replication.peers import PeerError
 from echoless.protocol.errors import DecodeError, KafkaError
 from echoless.protocol.native.admin_read import AdminRead, read_admin_answer
@@ -60,7 +61,7 @@ async def ask_peer(
             broker_id, message.to_message(), timeout_s=ASK_TIMEOUT_S
         )
         status, text = read_admin_answer(answer)
-        document: Document = await in_thread(partial(json.loads, text))
+        document: Document = await for_client(ADMIN_PORT, partial(json.loads, text))
     except (PeerError, KafkaError, DecodeError, ValueError) as error:
         raise RefusalError(HTTPStatus.BAD_GATEWAY, str(error)) from error
     if status != HTTPStatus.OK:
@@ -104,8 +105,8 @@ async def answer_peer(broker: BrokerView, message: AdminRead) -> tuple[int, str]
 
 
 async def _encoded(document: Mapping[str, Any]) -> str:
-    work = partial(json.dumps, document)
-    return work() if rows_of(dict(document)) < 100 else await in_thread(work)
+    work = partial(json_text, document)
+    return work() if rows_of(dict(document)) < 100 else await for_client(ADMIN_PORT, work)
 
 
 def refusal(config: Config) -> str | None:

@@ -31,7 +31,7 @@ from echoless.broker.admin.query import read_count, read_index, read_optional, r
 from echoless.broker.admin.refusal import RefusalError
 from echoless.broker.admin.view import BrokerView
 from echoless.broker.faults.permission import refusal
-from echoless.broker.network.turns import in_thread, work_in_turns
+from echoless.broker.network.turns import ADMIN_PORT, for_client, in_thread, work_in_turns
 from echoless.protocol.acl import AclOperation
 from echoless.protocol.errors import ErrorCode
 
@@ -183,7 +183,7 @@ class Readings:
             listed = [] if entry is None else [(wanted, entry)]
         elif "after" in query:
             after = read_count(query, "after", -1, least=-1, most=2**63 - 1)
-            listed = await in_thread(partial(producers.freeze().page, after, limit))
+            listed = await for_client(ADMIN_PORT, partial(producers.freeze().page, after, limit))
         else:
             listed = islice(producers.freeze().items(), limit)
         rows = await _listed(

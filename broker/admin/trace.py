@@ -18,7 +18,7 @@ from echoless.broker.admin.documents import event_document
 from echoless.broker.admin.peer_reading import read_elsewhere
 from echoless.broker.admin.query import read_choice, read_count, read_optional, read_selection
 from echoless.broker.admin.view import BrokerView
-from echoless.broker.network.turns import in_thread, work_in_turns
+from echoless.broker.network.turns import ADMIN_PORT, for_client, work_in_turns
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -69,11 +69,13 @@ class TracePages:
     async def lines(self, request: web.Request) -> web.Response:
         """The events themselves, one a line, for `echoless trace FILE`."""
         work = partial(_lines, await self._events(request))
-        return web.Response(text=await in_thread(work), content_type="application/x-ndjson")
+        return web.Response(
+            text=await for_client(ADMIN_PORT, work), content_type="application/x-ndjson"
+        )
 
     async def _drawn(self, request: web.Request, content_type: str, draw: Draw) -> web.Response:
         work = partial(_draw, draw, await self._events(request))
-        return web.Response(text=await in_thread(work), content_type=content_type)
+        return web.Response(text=await for_client(ADMIN_PORT, work), content_type=content_type)
 
     async def _events(self, request: web.Request) -> list[dict[str, Any]]:
         """The events that are asked for, the oldest first: `last` of them, not before `since_ms`."""

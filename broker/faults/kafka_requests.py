@@ -128,10 +128,10 @@ class KafkaRequests:
         )
 
     def _framed(self, request: ReadRequest, outcome: Outcome) -> Dispatched:
-        api, header = _served(request).api, request.inside.header
+        api, header, host = _served(request).api, request.inside.header, request.peer.host
         if not isinstance(outcome, bytes) and isinstance(outcome, Awaitable):
-            return framed_later(api, header, outcome)
-        return framed_soon(api, header, header.api_version, outcome)
+            return framed_later(api, header, host, outcome)
+        return framed_soon(api, header, host, header.api_version, outcome)
 
     # --- what a request is about ---
 

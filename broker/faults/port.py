@@ -24,7 +24,7 @@ from echoless.broker.network.order import LanePlace
 from echoless.broker.network.reading import Dispatched
 from echoless.broker.network.request import Peer
 from echoless.broker.network.server import Server
-from echoless.broker.network.turns import in_thread, work_in_turns
+from echoless.broker.network.turns import for_client, work_in_turns
 from echoless.protocol.framing import Frame
 
 _CUT: Final = "cut_replica_link"
@@ -112,7 +112,10 @@ class FaultyPort:
     async def read_and_plan(self, frame: Frame, peer: Peer) -> RequestPlan:
         """Like `read` and `plan`, for a request that may have to be read in a thread."""
         read = partial(self._requests.read, frame, peer)
-        request = await in_thread(read) if self.takes_long(frame, peer) else self.read(frame, peer)
+        if self.takes_long(frame, peer):
+            request = await for_client(peer.host, read)
+        else:
+            request = self.read(frame, peer)
         return await self.plan_in_turns(request, frame, peer)
 
     async def plan_in_turns(

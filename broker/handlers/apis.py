@@ -30,6 +30,8 @@ APIS: Final = (
         listed_min=0,
         read_request=decode_produce_request,
         read_known=read_produce_request,
+        read_at_once_bytes=2
+        ** 31,  # nearly all of it records, which are not read; its rows are counted
     ),
     Api(
         key=1,
@@ -39,6 +41,7 @@ APIS: Final = (
         flexible_from=12,
         read_request=decode_fetch_request,
         read_known=read_fetch_request,
+        read_at_once_bytes=64 * 1024,
     ),
     Api(key=2, name="list_offsets", version_min=1, version_max=9, flexible_from=6),
     Api(

@@ -20,7 +20,7 @@ from echoless.broker.handlers.permits import DENIED_TOPIC, rights_of
 from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.served import Served
 from echoless.broker.network.request import Answer, NeedsNoFrame, Outcome, Request
-from echoless.broker.network.turns import in_thread
+from echoless.broker.network.turns import for_client
 from echoless.coordinators.groups.consumer.requests import (
     ConsumerHeartbeat,
     ConsumerHeartbeatAnswer,
@@ -63,13 +63,14 @@ def handle(request: Request, services: Services) -> Outcome:
             return _fields(ConsumerHeartbeatAnswer(error.code, error.message))
     wanted = _wanted(request, services.groups.new_member_uuid())._replace(may_describe=may_describe)
     if wanted.topic_regex:
-        return NeedsNoFrame(_with_regex(wanted, wanted.topic_regex, services))
+        return NeedsNoFrame(_with_regex(request, wanted, services))
     return translated(services.groups.ask(wanted), _fields)
 
 
-async def _with_regex(wanted: ConsumerHeartbeat, pattern: str, services: Services) -> Answer:
+async def _with_regex(request: Request, wanted: ConsumerHeartbeat, services: Services) -> Answer:
+    assert wanted.topic_regex is not None
     try:
-        await in_thread(lambda: check_pattern(pattern))
+        await for_client(request.peer.host, partial(check_pattern, wanted.topic_regex))
     except KafkaError as error:
         return _fields(ConsumerHeartbeatAnswer(error.code, error.message))
     outcome = translated(services.groups.ask(wanted), _fields)

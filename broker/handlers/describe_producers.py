@@ -22,7 +22,7 @@ from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.served import Names, Served
 from echoless.broker.metadata.topic_names import check_topic_name
 from echoless.broker.network.request import Answer, Outcome, Request
-from echoless.broker.network.turns import ROWS_PER_TURN, in_thread, work_in_turns
+from echoless.broker.network.turns import ROWS_PER_TURN, for_client, work_in_turns
 from echoless.broker.partitions.partition import Partition
 from echoless.protocol.acl import AclOperation
 from echoless.protocol.describe_producers import (
@@ -52,15 +52,17 @@ def handle(request: Request, services: Services) -> Outcome:
     topics = request.body.topics
     asked = [(topic.name, index) for topic in topics for index in topic.partition_indexes]
     if len(asked) > ROWS_PER_TURN or _count(asked, services) > PRODUCERS_AT_ONCE:
-        return _later(topics, asked, services)
+        return _later(request.peer.host, topics, asked, services)
     return _encode(topics, list(_rows(asked, services, is_frozen=False)))
 
 
-async def _later(topics: Sequence[Any], asked: Sequence[Key], services: Services) -> bytes:
+async def _later(
+    host: str, topics: Sequence[Any], asked: Sequence[Key], services: Services
+) -> bytes:
     """Each row as it is in its turn; appends go on while they are encoded."""
     rows: list[PartitionDescribed] = []
     await work_in_turns(map(rows.append, _rows(asked, services, is_frozen=True)))
-    return await in_thread(partial(_encode, topics, rows))
+    return await for_client(host, partial(_encode, topics, rows))
 
 
 def _count(asked: Iterable[Key], services: Services) -> int:

@@ -29,13 +29,14 @@ from echoless.broker.network.reading import Dispatched
 from echoless.broker.network.request import (
     Answer,
     CloseConnectionError,
+    NeedsFrameUntil,
     NoResponse,
     Outcome,
     Peer,
     Request,
     needing_as_much,
 )
-from echoless.broker.network.turns import ManyRows, in_thread
+from echoless.broker.network.turns import ManyRows, for_client, in_thread
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.framing import Frame
 from echoless.protocol.headers import (
@@ -48,19 +49,31 @@ from echoless.protocol.headers import (
     skip_tagged_fields,
 )
 from echoless.protocol.registry import Api
+from echoless.protocol.request_fields import ManyElementsError
 
 if TYPE_CHECKING:
     from echoless.broker.services import Services
 
+_PRODUCE: Final = 0
 _CORRELATION_ID: Final = 4
 """Its position: between the API with its version, and the client id."""
 _CLIENT_ID: Final = 8
 _KNOWN_HEAD_BYTES_MAX: Final = 300
 _KnownHead = tuple[
-    bytes, bytes, int, Callable[[int, Frame, int], Any], Served, Prefix, int, int, str | None, int
+    bytes,
+    bytes,
+    int,
+    int,
+    Callable[[int, Frame, int], Any],
+    Served,
+    Prefix,
+    int,
+    int,
+    str | None,
+    int,
 ]
-"""The bytes that a client repeats in each request of a kind, before and after the correlation id; where they end; and their meaning:
-reader, API, the form of the answer's prefix, key, version, client id, position of what follows that."""
+"""The bytes that a client repeats in each request of a kind, before and after the correlation id; where they end; the size of a request
+that is read at once; and their meaning: reader, API, the form of the answer's prefix, key, version, client id, position of what follows that."""
 _read_int32: Final = struct.Struct(">i").unpack_from
 
 
@@ -74,13 +87,23 @@ class KafkaDispatcher:
         """Raises `DecodeError` or `CloseConnectionError` if the connection has to be closed."""
         known: _KnownHead | None = peer.known_head
         if known is not None and not peer.order.imports.places:
-            first, rest, end, read, served, prefix, api_key, version, client_id, place = known
-            if frame[:_CORRELATION_ID] == first and frame[_CLIENT_ID:end] == rest:
+            first, rest, end, size_max, read, served, prefix, api_key, version, client, place = (
+                known
+            )
+            if (
+                frame[:_CORRELATION_ID] == first
+                and frame[_CLIENT_ID:end] == rest
+                and len(frame) <= size_max
+            ):
                 (correlation_id,) = _read_int32(frame, _CORRELATION_ID)
                 # Half the time of calling the class: 1 % of a produce.
-                fields = (api_key, version, correlation_id, client_id, place)
+                fields = (api_key, version, correlation_id, client, place)
                 header = tuple.__new__(RequestHeader, fields)
-                request = Request(header, read(version, frame, end), peer)
+                try:
+                    body = read(version, frame, end)
+                except ManyElementsError:
+                    return self._when_read(served, header, frame, peer)
+                request = Request(header, body, peer)
                 outcome = admit(served, request, self._services)
                 if type(outcome) is bytes:
                     header_size, pack = prefix
@@ -100,7 +123,12 @@ class KafkaDispatcher:
         imports = peer.order.imports
         if served is None or imports.places or not _can_read(api, version):
             return self._when_imported(api, header, frame, peer, imports.enter())
-        return self._answer(served, header, frame, peer)
+        if len(frame) > api.read_at_once_bytes:
+            return self._when_read(served, header, frame, peer)
+        try:
+            return self._answer(served, header, frame, peer)
+        except ManyElementsError:
+            return self._when_read(served, header, frame, peer)
 
     def _unsupported(self, api: Api, header: RequestHeader, peer: Peer) -> Dispatched:
         """Refuses ApiVersions in version 0, which any client can read; raises for all others."""
@@ -112,7 +140,7 @@ class KafkaDispatcher:
             )
         error = KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         refusal = Refusal(request=Request(header, None, peer), error=error)
-        return framed_soon(api, header, 0, api_versions.refuse(refusal, self._services))
+        return framed_soon(api, header, peer.host, 0, api_versions.refuse(refusal, self._services))
 
     async def refused(self, frame: Frame, peer: Peer, error: KafkaError) -> Buffers | None:
         """The response of the request's own API with this error; nothing is handled.
@@ -124,12 +152,10 @@ class KafkaDispatcher:
         if api is None or not api.serves(version):
             raise CloseConnectionError(f"API key {header.api_key} is refused: {error}")
         served = await in_thread(partial(load_for, api, version))
-        position = header.body_position
-        if api.is_flexible(version):
-            position = skip_tagged_fields(frame, position)
-        request = Request(header, api.decode_request(version, frame, position), peer)
+        request = Request(header, _body(api, header, frame), peer)
         refusal = Refusal(request=request, error=error)
-        return await framed_later(api, header, _done(served.refuse(refusal, self._services)))
+        answer = _done(served.refuse(refusal, self._services))
+        return await framed_later(api, header, peer.host, answer)
 
     async def _when_imported(
         self, api: Api, header: RequestHeader, frame: Frame, peer: Peer, place: LanePlace
@@ -139,8 +165,31 @@ class KafkaDispatcher:
             served = LOADED.get(api.key)
             if served is None or not _can_read(api, header.api_version):
                 served = await in_thread(partial(load_for, api, header.api_version))
-            dispatched = self._answer(served, header, frame, peer)
+            dispatched = await self._read_and_answer(served, header, frame, peer)
         return await dispatched if isinstance(dispatched, Awaitable) else dispatched
+
+    def _when_read(
+        self, served: Served, header: RequestHeader, frame: Frame, peer: Peer
+    ) -> Awaitable[Buffers | None]:
+        """Answers a request that takes long to read; the connection's later ones wait until it is read."""
+        place = peer.order.imports.enter()
+        answer = self._when_imported(served.api, header, frame, peer, place)
+        if served.api is API_BY_KEY[_PRODUCE]:  # its records stay in the frame
+            return answer
+        return NeedsFrameUntil(answer, place.left)
+
+    async def _read_and_answer(
+        self, served: Served, header: RequestHeader, frame: Frame, peer: Peer
+    ) -> Dispatched:
+        api = served.api
+        if len(frame) <= api.read_at_once_bytes:
+            try:
+                return self._answer(served, header, frame, peer)
+            except ManyElementsError:
+                pass
+        body = await for_client(peer.host, partial(_body, api, header, frame))
+        request = Request(header, body, peer)
+        return self._framed(served, request, admit(served, request, self._services))
 
     def _answer(
         self, served: Served, header: RequestHeader, frame: Frame, peer: Peer
@@ -161,6 +210,7 @@ class KafkaDispatcher:
                 bytes(frame[:_CORRELATION_ID]),
                 bytes(frame[_CLIENT_ID:position]),
                 position,
+                api.read_at_once_bytes,
                 read,
                 served,
                 FLEXIBLE_PREFIX if version >= api.flexible_from else CLASSIC_PREFIX,
@@ -181,8 +231,16 @@ class KafkaDispatcher:
         if isinstance(outcome, Promise):
             return outcome.then(partial(framed, api, header, version))
         if isinstance(outcome, Awaitable):
-            return needing_as_much(outcome, framed_later(api, header, outcome))
-        return framed_soon(api, header, version, outcome)
+            return needing_as_much(outcome, framed_later(api, header, request.peer.host, outcome))
+        return framed_soon(api, header, request.peer.host, version, outcome)
+
+
+def _body(api: Api, header: RequestHeader, frame: Frame) -> Any:
+    """The body of a request, however long it is. Raises `DecodeError`."""
+    position = header.body_position
+    if api.is_flexible(header.api_version):
+        position = skip_tagged_fields(frame, position)
+    return api.decode_request(header.api_version, frame, position)
 
 
 def _can_read(api: Api, version: int) -> bool:
@@ -191,22 +249,24 @@ def _can_read(api: Api, version: int) -> bool:
 
 
 async def framed_later(
-    api: Api, header: RequestHeader, outcome: Awaitable[Answer]
+    api: Api, header: RequestHeader, host: str, outcome: Awaitable[Answer]
 ) -> Buffers | None:
-    """Frames an answer that is still to come."""
+    """Frames an answer to `host` that is still to come."""
     answer = await outcome
     version = header.api_version
     if isinstance(answer, ManyRows) or (
         isinstance(answer, Mapping) and not api.can_encode(version)
     ):
-        answer = await in_thread(partial(api.encode_response, version, with_throttle_time(answer)))
+        return await _encoded_in_thread(api, header, host, version, answer)
     return framed(api, header, version, answer)
 
 
-def framed_soon(api: Api, header: RequestHeader, version: int, answer: Answer) -> Dispatched:
-    """The framed answer; later, if it has many rows, or its classes have to be imported first."""
+def framed_soon(
+    api: Api, header: RequestHeader, host: str, version: int, answer: Answer
+) -> Dispatched:
+    """The framed answer to `host`; later, if it has many rows, or its classes have to be imported first."""
     if isinstance(answer, ManyRows) or (isinstance(answer, dict) and not api.can_encode(version)):
-        return _encoded_in_thread(api, header, version, answer)
+        return _encoded_in_thread(api, header, host, version, answer)
     return framed(api, header, version, answer)
 
 
@@ -215,9 +275,10 @@ async def _done(answer: Answer) -> Answer:
 
 
 async def _encoded_in_thread(
-    api: Api, header: RequestHeader, version: int, answer: Mapping[str, object]
+    api: Api, header: RequestHeader, host: str, version: int, answer: Mapping[str, object]
 ) -> Buffers | None:
-    body = await in_thread(partial(api.encode_response, version, with_throttle_time(answer)))
+    encode = partial(api.encode_response, version, with_throttle_time(answer))
+    body = await for_client(host, encode)
     return framed(api, header, version, body)
 
 

@@ -23,7 +23,7 @@ from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.served import Names, Served
 from echoless.broker.network.denial import Denial
 from echoless.broker.network.request import Answer, Outcome, Request
-from echoless.broker.network.turns import ROWS_PER_TURN, in_thread
+from echoless.broker.network.turns import ROWS_PER_TURN, for_client
 from echoless.broker.records.fetch import fetch
 from echoless.protocol.acl import AclOperation
 from echoless.protocol.errors import ErrorCode
@@ -61,7 +61,8 @@ def handle(request: Request, services: Services) -> Outcome:
 async def _answer_later(request: Request, topics: Awaitable[list[TopicFetched]]) -> Answer:
     found = await topics
     if sum(len(partitions) or 1 for _, partitions in found) > ROWS_PER_TURN:
-        return await in_thread(partial(encode_fetch_response, request.version, _NONE, found))
+        encode = partial(encode_fetch_response, request.version, _NONE, found)
+        return await for_client(request.peer.host, encode)
     return encode_fetch_response(request.version, _NONE, found)
 
 

@@ -48,6 +48,8 @@ _TOPIC_IDS_FROM: Final = 12
 """The first version that may request topics by id. The schema has ids and null names from 10 on, but no answer
 could carry a null name before 12."""
 _NO_BROKER: Final = -1
+CREATED_MAX: Final = 100
+"""Topics that one request may create: each takes files, and a write to the tree."""
 
 
 class MissingTopic(NamedTuple):
@@ -263,7 +265,10 @@ def _denied_creation(rights: Rights, missing: list[str]) -> Failures:
 async def _create_and_find(
     services: Services, wanted: Sequence[WantedTopic], missing: list[str], failures: Failures
 ) -> Found:
-    for name in dict.fromkeys(missing):
+    for count, name in enumerate(dict.fromkeys(missing)):
+        if count >= CREATED_MAX:  # the client asks for it again, and so do many
+            failures[WantedTopic(name)] = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
+            continue
         try:
             await services.topics.auto_create(name)
         except KafkaError as error:

@@ -21,7 +21,7 @@ from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.served import Names, Served
 from echoless.broker.network.order import LanePlace
 from echoless.broker.network.request import NeedsNoFrame, Outcome, Request
-from echoless.broker.network.turns import ROWS_PER_TURN, in_thread, work_in_turns
+from echoless.broker.network.turns import ROWS_PER_TURN, for_client, work_in_turns
 from echoless.coordinators.groups.requests import CommittedPartition, OffsetCommit
 from echoless.protocol.acl import AclOperation
 from echoless.protocol.errors import ErrorCode
@@ -91,7 +91,7 @@ async def _later(
             answered = services.groups.ask(_commit(version, request.body, rows))
     answer: Any = await answered if isinstance(answered, Awaitable) else answered
     codes = () if answer is None else answer.error_codes
-    return await in_thread(partial(rows.packed, version, codes))
+    return await for_client(request.peer.host, partial(rows.packed, version, codes))
 
 
 def _sort(topics: tuple[OffsetTopic, ...], services: Services, rows: _Rows) -> Iterator[None]:

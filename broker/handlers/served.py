@@ -16,7 +16,7 @@ from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.request_topics import listed_topics_field, names_many, without
 from echoless.broker.handlers.throttle_time import with_throttle_time
 from echoless.broker.network.request import Answer, NoResponse, Outcome, Request, needing_as_much
-from echoless.broker.network.turns import ROWS_PER_TURN, in_thread
+from echoless.broker.network.turns import ROWS_PER_TURN, for_client
 from echoless.protocol.registry import Api
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ class Served(NamedTuple):
 
     async def _refused_in_thread(self, refusal: Refusal, services: Services) -> Answer:
         version = refusal.request.version
-        return await in_thread(lambda: self.encode(version, self.refuse(refusal, services)))
+        work = lambda: self.encode(version, self.refuse(refusal, services))  # noqa: E731
+        return await for_client(refusal.request.peer.host, work)
 
     def refuse_parts(self, refusal: Refusal, services: Services, handle: Handler) -> Outcome:
         """Answers the refused parts with the error and has the others handled.
@@ -84,7 +85,8 @@ class Served(NamedTuple):
         refused = self.refuse(refusal, services)
         if self.rows is None:
             return refused
-        return in_thread(partial(self._merge, refusal.request.version, outcome, refused))
+        merge = partial(self._merge, refusal.request.version, outcome, refused)
+        return for_client(refusal.request.peer.host, merge)
 
     async def _merged_later(
         self, outcome: Awaitable[Answer], refusal: Refusal, services: Services
@@ -93,7 +95,8 @@ class Served(NamedTuple):
         refused = self.refuse(refusal, services)
         if self.rows is None:
             return refused
-        return await in_thread(partial(self._merge, refusal.request.version, answer, refused))
+        merge = partial(self._merge, refusal.request.version, answer, refused)
+        return await for_client(refusal.request.peer.host, merge)
 
     def _merge(self, version: int, answer: Answer, refused: Answer) -> Answer:
         """The rows of both: kio reads and writes all of them, which takes a while."""

@@ -5,7 +5,8 @@ its kind; later requests of that kind wait behind it, in the order in which they
 
 | lane      | held by                                            | its ordered part ends when the request |
 |-----------|----------------------------------------------------|----------------------------------------|
-| `imports` | a request whose handler has to be imported         | was given to its handler               |
+| `imports` | a request whose handler has to be imported, or that| was given to its handler               |
+|           | takes long to read                                 |                                        |
 | `appends` | a produce whose records are checked in a thread,   | was appended, and waits for nothing but|
 |           | or that has many partitions                        | its acknowledgement                    |
 | `commits` | a commit of many partitions                        | has reached the coordinator            |

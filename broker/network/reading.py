@@ -25,7 +25,13 @@ from echoless.broker.network.hold import Hold
 from echoless.broker.network.loop_turn import LOOP_TURN, NOTABLE_S, Reads
 from echoless.broker.network.memory_budget import MemoryBudget, Reservation
 from echoless.broker.network.promise import Promise
-from echoless.broker.network.request import CloseConnectionError, NeedsNoFrame, OfNoApi, Peer
+from echoless.broker.network.request import (
+    CloseConnectionError,
+    NeedsFrameUntil,
+    NeedsNoFrame,
+    OfNoApi,
+    Peer,
+)
 from echoless.broker.network.unsent_answers import UnsentAnswers
 from echoless.protocol.errors import DecodeError
 from echoless.protocol.framing import Frame, FrameReceiver
@@ -258,6 +264,8 @@ class ReadConnection(AnsweringConnection):
             self._keep_memory(slot, answer, reservation)
         else:
             self._wait_with(slot, len(frame))
+            if isinstance(answer, NeedsFrameUntil):
+                answer.processed.add_done_callback(lambda _: self._give_back(slot))
         self._answer_later(answer, slot)
 
     # --- the memory of large frames ---

@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
+from echoless.broker.network.fair_workers import FairWorkers
 from echoless.broker.network.loop_turn import LOOP_TURN
 from echoless.broker.threads import BESIDE_THE_LOOP
 
@@ -25,6 +26,16 @@ Result = TypeVar("Result")
 
 ROWS_PER_TURN: Final = 500
 """Rows that one turn may add: even rows that cost next to nothing take time to encode."""
+
+
+FOR_CLIENTS: Final = FairWorkers("for-clients", 1)
+"""Whatever one client's request needs the interpreter for: reading and encoding many rows. Addresses take turns.
+
+What the broker needs itself (imports, loading the state that it coordinates) has a thread that no client can occupy,
+`BESIDE_THE_LOOP`.
+"""
+ADMIN_PORT: Final = "the admin port"
+"""The address of everyone who reads the admin port: all of them have one turn."""
 
 
 class ManyRows(dict[str, Any]):
@@ -95,5 +106,10 @@ async def awaited_in_turns(
 
 
 async def in_thread(work: Callable[[], Result]) -> Result:
-    """Runs `work` beside the event loop, after what was given before: encodes rows, imports modules."""
+    """Runs `work` beside the event loop, after what was given before: imports modules, loads state. Not for clients."""
     return await BESIDE_THE_LOOP.run(work)
+
+
+async def for_client(address: str, work: Callable[[], Result]) -> Result:
+    """Runs `work` beside the event loop on behalf of `address`, a host, as soon as it is that one's turn."""
+    return await FOR_CLIENTS.run(address, work)

@@ -16,7 +16,7 @@ from typing import Any
 
 from echoless.broker.network.order import LanePlace
 from echoless.broker.network.request import NO_RESPONSE, NeedsFrameUntil, NeedsNoFrame
-from echoless.broker.network.turns import ROWS_PER_TURN, in_thread, work_in_turns
+from echoless.broker.network.turns import ROWS_PER_TURN, for_client, work_in_turns
 from echoless.broker.records.acknowledgement import (
     AwaitedAcknowledgement,
     answer_nothing,
@@ -193,19 +193,21 @@ def _answer(flight: InFlightProduce, rows: _Rows) -> Any:
 
 def _encoded(flight: InFlightProduce, topics: list[TopicProduced], waits: list[StoredBatch]) -> Any:
     """The encoded rows, once the batches in `waits` are acknowledged; in a thread if there are many rows."""
-    encode = partial(flight.encoding.all, flight.version)
+    encode, host = partial(flight.encoding.all, flight.version), flight.request.peer.host
     has_many_rows = _has_many_rows(topics)
     if not waits:
-        return in_thread(partial(encode, topics)) if has_many_rows else encode(topics)
+        return for_client(host, partial(encode, topics)) if has_many_rows else encode(topics)
     timeout_s, deadlines = flight.timeout_ms / 1000, flight.parts.deadlines
     acknowledgement = AwaitedAcknowledgement(flight.acks, topics, waits, timeout_s, deadlines)
     if has_many_rows:
-        return NeedsNoFrame(_encoded_in_thread(encode, acknowledgement))
+        return NeedsNoFrame(_encoded_in_thread(host, encode, acknowledgement))
     return acknowledgement.then(encode)
 
 
 async def _encoded_in_thread(
-    encode: Callable[[list[TopicProduced]], Any], acknowledgement: Awaitable[list[TopicProduced]]
+    host: str,
+    encode: Callable[[list[TopicProduced]], Any],
+    acknowledgement: Awaitable[list[TopicProduced]],
 ) -> Any:
     topics = await acknowledgement
-    return await in_thread(partial(encode, topics))
+    return await for_client(host, partial(encode, topics))

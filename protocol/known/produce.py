@@ -1,7 +1,8 @@
 """Produce requests that begin as one that the connection sent before.
 
 A producer repeats every byte of a request's body up to the first partition: acks, timeout, topic, number of partitions.
-Equals `decode_produce_request`, which reads what is not known, and says what is wrong with it.
+Equals `decode_produce_request`, which reads what is not known, and says what is wrong with it; but a request of many
+elements is to be read beside the event loop.
 `tests/protocol/known/test_produce.py` compares both.
 """
 
@@ -23,6 +24,7 @@ from echoless.protocol.produce_request import (
     decode_produce_request,
     read_partitions,
 )
+from echoless.protocol.request_fields import ELEMENTS_AT_ONCE
 
 _read_index_size: Final = struct.Struct(">iBB").unpack_from
 """A partition's index, and the first two bytes of what follows."""
@@ -43,9 +45,9 @@ _new: Final = tuple.__new__
 def read_produce_request(
     seen: SeenBytes, version: int, frame: Frame, position: int
 ) -> ProduceRequest:
-    """The request whose body starts at `position`. Raises `DecodeError`."""
+    """The request whose body starts at `position`. Raises `DecodeError`, for many elements `ManyElementsError`."""
     if not FLEXIBLE_FROM <= version < TOPIC_IDS_FROM:
-        return decode_produce_request(version, frame, position)
+        return decode_produce_request(version, frame, position, ELEMENTS_AT_ONCE)
     head = b""
     try:
         after = position + _TOPIC_NAME + frame[position + _TOPIC_SIZE]
@@ -63,7 +65,7 @@ def read_produce_request(
             return _new(ProduceRequest, (None, acks, timeout_ms, topics))
     except (struct.error, IndexError, DecodeError):
         pass  # the general way says what is wrong
-    request = decode_produce_request(version, frame, position)
+    request = decode_produce_request(version, frame, position, ELEMENTS_AT_ONCE)
     _note(seen, head, request)
     return request
 
