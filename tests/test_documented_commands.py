@@ -20,10 +20,13 @@ from typing import Any, Final
 
 import pytest
 import typer
+import yaml
 
+from echoless.broker.admin.application import application
 from echoless.broker.config.loading import load_config
 from echoless.cli.commands import app
 from tests.support.echoless import REPOSITORY
+from tests.support.in_process import in_process
 
 PAGES: Final = (
     *(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md")),
@@ -41,6 +44,8 @@ _INLINE: Final = re.compile(
 )  # what has a colon is a message
 _COMMAND: Final = re.compile(r"(?:^|\| |\$ |bin/)(echoless|python -m|make|pip install)(?= )(.*)")
 _IN_ALERT: Final = re.compile(r"\becholess [a-z][a-z -]*[a-z]")
+_TYPED: Final = re.compile(r"\becholess (?:[a-z]|--)|python -m |curl http|ulimit -|kill -|date -u")
+"""Something that an operator can type."""
 _USAGE: Final = re.compile(r"[\[|]|\.\.\.")
 """Marks of a line that describes a command instead of giving one."""
 _METAVAR: Final = re.compile(r"^[A-Z][A-Z_.:-]*$")
@@ -190,6 +195,22 @@ def test_the_commands_that_alerts_name_exist(monkeypatch: pytest.MonkeyPatch) ->
     assert commands
     for command in commands:
         _check(" ".join(command.split()[:2]), monkeypatch, fully=False)
+
+
+def test_every_alert_says_what_to_type() -> None:
+    """A remedy that only describes leaves an operator to search the docs at night."""
+    groups = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
+    remedies = [rule["annotations"]["remedy"] for group in groups for rule in group["rules"]]
+    assert [one for one in remedies if not _TYPED.search(one)] == []
+
+
+async def test_the_pages_that_alerts_name_exist(tmp_path: Path) -> None:
+    """Those of the admin port, for curl."""
+    paths = set(re.findall(r"curl http://[^/]+(/[a-z]*)", ALERTS.read_text(encoding="utf-8")))
+    assert paths
+    async with in_process(tmp_path) as running:
+        routes = {route.resource.canonical for route in application(running.broker).router.routes()}
+    assert paths <= routes
 
 
 @pytest.mark.parametrize(

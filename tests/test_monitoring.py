@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import promql_parser
@@ -57,6 +58,7 @@ async def series(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]
         await kafka.produce(9, -1, [PartitionData("t", 0, plain_batch([b"x"]).encode())])
         await fetch_log(kafka, "t", 0)
         await kafka.close()
+        running.broker.tls = SimpleNamespace(expiries_s={"PLAINTEXT": 0.0})  # type: ignore[assignment]
         text = (await Exposition(running.broker).text()).decode()
     found: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(text):

@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 
 from echoless.broker.admin.cluster_families import cluster_families
 from echoless.broker.admin.group_families import group_families
+from echoless.broker.admin.machine_families import machine_families
 from echoless.broker.admin.view import BrokerView, PartitionView
 from echoless.broker.faults.action import TYPES
 from echoless.broker.handlers.apis import API_BY_KEY
@@ -126,7 +127,7 @@ class Exposition:
         self._broker = broker
 
     async def text(self) -> bytes:
-        families: list[Metric] = []
+        families = await machine_families(self._broker)
         await work_in_turns(_Families(self._broker).steps(families))
         return await for_client(ADMIN_PORT, partial(_text, families))
 

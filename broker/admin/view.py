@@ -126,6 +126,13 @@ class MembershipView(Protocol):
     ) -> dict[str, Any]: ...
 
 
+class TlsView(Protocol):
+    """The certificates of the listeners."""
+
+    @property
+    def expiries_s(self) -> Mapping[str, float]: ...
+
+
 class TopicsView(Protocol):
     """All topics of the cluster."""
 
@@ -144,6 +151,8 @@ class BrokerView(Protocol):
     def access(self) -> Access | None: ...
     @property
     def admin_tokens(self) -> Tokens | None: ...
+    @property
+    def tls(self) -> TlsView | None: ...
     @property
     def clock(self) -> Clock: ...
     @property

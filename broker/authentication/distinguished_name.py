@@ -6,8 +6,10 @@ DER here. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
+
+from echoless.broker.authentication.certificate_fields import subject_of
+from echoless.broker.authentication.der import DerValue, der_values
 
 _SHORT_NAMES: Final = {
     "2.5.4.3": "CN",
@@ -31,51 +33,21 @@ _ENCODINGS: Final = {
     0x1E: "utf-16-be",
 }
 """By the tag of a string type."""
-_EXPLICIT_VERSION: Final = 0xA0
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
-_LONG_LENGTH: Final = 0x80
 _OID_MORE: Final = 0x80
-
-
-class _Value(NamedTuple):
-    """One DER value: its tag, its content, and all of its bytes."""
-
-    tag: int
-    content: bytes
-    encoded: bytes
 
 
 def subject_name(certificate: bytes) -> str:
     """The subject of a DER certificate: most specific first, without spaces. Raises `ValueError`."""
-    try:
-        to_be_signed = next(_values(next(_values(certificate)).content))
-        fields = list(_values(to_be_signed.content))
-        has_version = fields[0].tag == _EXPLICIT_VERSION
-        subject = fields[4 + has_version]  # after serial number, signature, issuer and validity
-    except (StopIteration, IndexError):
-        raise ValueError("the certificate has no subject") from None
-    names = ["+".join(map(_attribute, _values(rdn.content))) for rdn in _values(subject.content)]
+    subject = subject_of(certificate)
+    names = [
+        "+".join(map(_attribute, der_values(rdn.content))) for rdn in der_values(subject.content)
+    ]
     return ",".join(reversed(names))
 
 
-def _values(data: bytes) -> Iterator[_Value]:
-    position = 0
-    while position < len(data):
-        begin, position = position, position + 2
-        tag, length = data[begin], int.from_bytes(data[begin + 1 : begin + 2])
-        if length >= _LONG_LENGTH:
-            count = length - _LONG_LENGTH
-            length = int.from_bytes(data[position : position + count])
-            position += count
-        end = position + length
-        if end > len(data):
-            raise ValueError("the certificate is cut off")
-        yield _Value(tag, data[position:end], data[begin:end])
-        position = end
-
-
-def _attribute(attribute: _Value) -> str:
-    kind, value = _values(attribute.content)
+def _attribute(attribute: DerValue) -> str:
+    kind, value = der_values(attribute.content)
     oid = _oid(kind.content)
     name, encoding = _SHORT_NAMES.get(oid), _ENCODINGS.get(value.tag)
     if name is None or encoding is None:

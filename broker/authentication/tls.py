@@ -10,10 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import ssl
+from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from echoless.broker.authentication.certificate_fields import expires_s
 from echoless.broker.authentication.distinguished_name import subject_name
 from echoless.broker.authentication.tls_alert import AlertingContext
 from echoless.broker.config.listener_names import NATIVE
@@ -30,6 +34,9 @@ logger: Final = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S: Final = 60.0
 """Interval between looks at the files; SIGHUP has them read at once."""
+_CERTIFICATE: Final = re.compile(
+    r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL
+)
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH: Final = {
     ClientAuth.NONE: ssl.CERT_NONE,
@@ -44,6 +51,8 @@ class Contexts(NamedTuple):
     server: ssl.SSLContext
     client: ssl.SSLContext
     """For connections to the native ports of other brokers."""
+    expires_s: float | None
+    """When the first certificate of the chain expires, in seconds since 1970; None if it cannot be read."""
 
 
 class BrokerTls:
@@ -70,6 +79,12 @@ class BrokerTls:
     def client_context(self) -> ssl.SSLContext:
         """For a connection to the NATIVE listener of another broker that begins now."""
         return self._by_listener[NATIVE].client_context()
+
+    @property
+    def expiries_s(self) -> Mapping[str, float]:
+        """When the certificate in use expires, in seconds since 1970, by listener."""
+        ends = {name: one.expires_s for name, one in self._by_listener.items()}
+        return {name: end for name, end in ends.items() if end is not None}
 
     async def watch(self) -> None:
         """Reads the files again whenever they have changed."""
@@ -102,6 +117,11 @@ class ListenerTls:
         self._config = config
         self._stamps = _stamps(config)
         self._contexts = contexts(config)
+
+    @property
+    def expires_s(self) -> float | None:
+        """See `Contexts`."""
+        return self._contexts.expires_s
 
     def server_context(self) -> ssl.SSLContext:
         """For a connection that begins now."""
@@ -165,7 +185,8 @@ def contexts(config: Config) -> Contexts:
     client.check_hostname = config.ssl_endpoint_identification_algorithm is https
     if config.ssl_truststore_location is None:
         client.load_default_certs()
-    return Contexts(server, client)
+    assert config.ssl_keystore_location is not None
+    return Contexts(server, client, chain_expires_s(config.ssl_keystore_location))
 
 
 def _context(config: Config, protocol: ssl._SSLMethod) -> ssl.SSLContext:
@@ -191,6 +212,16 @@ def _context(config: Config, protocol: ssl._SSLMethod) -> ssl.SSLContext:
                 f"certificates in PEM{_why(error)}"
             ) from error
     return context
+
+
+def chain_expires_s(path: str) -> float | None:
+    """When the first of the certificates in a PEM file expires; None if it has none that can be read."""
+    try:
+        text = Path(path).read_text(encoding="ascii", errors="replace")
+        ends = [expires_s(ssl.PEM_cert_to_DER_cert(pem)) for pem in _CERTIFICATE.findall(text)]
+    except (OSError, ValueError):
+        return None
+    return min(ends, default=None)
 
 
 def own_name(config: Config) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from echoless.broker.admin.view import TlsView
 from echoless.broker.authentication.admin_tokens import Tokens
 from echoless.broker.authorization.access import Access
 from echoless.broker.clock import Clock
@@ -121,6 +122,7 @@ class FakeBroker:
         self.config = Config()
         self.access: Access | None = None
         self.admin_tokens: Tokens | None = None
+        self.tls: TlsView | None = None
         self.starting: str | None = None
         self.unserved_topics: dict[str, str] = {}
         self.clock = Clock(lambda: 0, lambda: 0, None)

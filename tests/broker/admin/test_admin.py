@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import subprocess
 import sys
 import threading
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from echoless.broker.admin.documents import producer_document
 from echoless.broker.admin.server import AdminServer
+from echoless.broker.clock import Clock
 from echoless.broker.config.values import Address
 from echoless.broker.metadata.node_data import NO_LEADER, LeaderAndIsr
 from echoless.broker.metadata.registration import BrokerInfo
@@ -323,6 +327,34 @@ async def test_the_controller_counts_every_partition_without_a_live_leader(
     assert "echoless_offline_partitions 3.0" in await admin.text("/metrics")
     admin.broker.membership.controller_id = 2
     assert "echoless_offline_partitions 0.0" in await admin.text("/metrics")
+
+
+async def test_what_a_broker_stands_on_is_measured(admin: AdminClient, tmp_path: Path) -> None:
+    """Its disk, its certificates and its clock fail slowly enough to be seen before."""
+    admin.broker.config = replace(admin.broker.config, data_dir=str(tmp_path))
+    admin.broker.tls = SimpleNamespace(expiries_s={"PLAINTEXT": 1_800_000_000.0})
+    admin.broker.clock = Clock(lambda: 1_795_000_000_000, lambda: 0, None)
+    text = await admin.text("/metrics")
+    assert "echoless_log_directory_failed 0.0" in text
+    free, size = (
+        float(re.findall(rf"^echoless_log_directory_{name} (\S+)", text, re.MULTILINE)[0])
+        for name in ("free_bytes", "bytes")
+    )
+    assert 0 < free <= size
+    assert 'echoless_certificate_expiry_seconds{listener="PLAINTEXT"} 1.8e+09' in text
+    assert "echoless_wall_clock_seconds 1.795e+09" in text
+    admin.broker.logs.failure = OSError("disk full")
+    assert "echoless_log_directory_failed 1.0" in await admin.text("/metrics")
+
+
+async def test_a_volume_that_cannot_be_asked_hides_no_other_metric(
+    admin: AdminClient, tmp_path: Path
+) -> None:
+    """It may have been unmounted."""
+    admin.broker.config = replace(admin.broker.config, data_dir=str(tmp_path / "gone"))
+    text = await admin.text("/metrics")
+    assert "echoless_log_directory_free_bytes" not in text
+    assert "echoless_ready" in text
 
 
 async def test_index_lists_the_paths(admin: AdminClient) -> None:
