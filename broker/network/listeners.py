@@ -43,6 +43,7 @@ def bind_listeners(config: Config) -> list[Listener]:
 
 
 def _bound(name: str, option: str, address: Address, advertised: Address | None) -> Listener:
+    """The socket; advertised by the name that it was to listen on, which a certificate may be for."""
     bound = bind(option, address, listens=False)
     where = bound_address(bound)
-    return Listener(name, bound, where, advertised or where)
+    return Listener(name, bound, where, advertised or where._replace(host=address.host))

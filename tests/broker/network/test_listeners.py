@@ -44,6 +44,14 @@ def test_one_address_is_the_listener_plaintext() -> None:
         assert listener.address.port != 0
 
 
+def test_a_name_is_advertised_as_a_name() -> None:
+    """Certificates are for names: a client of `localhost` was told to go on to 127.0.0.1."""
+    listeners = bound(listen=(Address("localhost", 0),), native_listen=Address("localhost", 0))
+    for listener in listeners.values():
+        assert listener.advertised == Address("localhost", listener.address.port)
+        assert listener.address.is_loopback
+
+
 def test_second_address_is_the_listener_external() -> None:
     """Each listener has the advertised address in the same position."""
     listeners = bound(listen=(ANY_PORT, ANY_PORT), advertise=(INSIDE, OUTSIDE))
