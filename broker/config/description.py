@@ -11,10 +11,11 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from echoless.broker.config.kafka_names import FIXED, SAME_AS, of_addresses
 from echoless.broker.config.names import Config, settings
 from echoless.broker.config.setting import Setting
 from echoless.broker.config.topic import TopicSetting, topic_settings, validated
-from echoless.broker.config.values import ConfigType, canonical
+from echoless.broker.config.values import Address, ConfigType, canonical
 from echoless.protocol.errors import ErrorCode, KafkaError
 
 
@@ -78,12 +79,32 @@ def describe_topic(config: Config, overrides: Mapping[str, str]) -> list[ConfigE
     return [_topic_entry(config, overrides, setting) for setting in topic_settings().values()]
 
 
-def describe_broker(config: Config) -> list[ConfigEntry]:
-    """The broker's names in Kafka's dotted spelling. None of them changes while it runs."""
-    return [
-        _entry(_broker_synonyms(config, setting), setting.kind.type, setting.doc)
-        for setting in settings().values()
+def describe_broker(config: Config, advertised: Mapping[str, Address]) -> list[ConfigEntry]:
+    """The broker's names in Kafka's dotted spelling, and Kafka's for the same.
+
+    None of them changes while it runs. `advertised`: the addresses in use, by listener.
+    """
+    own = settings()
+    entries = [
+        _entry(_broker_synonyms(config, one), one.kind.type, one.doc) for one in own.values()
     ]
+    for name, same in SAME_AS.items():
+        setting = own[same]
+        synonyms = _broker_synonyms(config, setting)
+        entry = _entry(synonyms, setting.kind.type, setting.doc)
+        entries.append(entry._replace(name=name))
+    entries += [_named_entry(name, value, ConfigSource.DEFAULT) for name, value in FIXED.items()]
+    named = of_addresses(config, advertised)
+    entries += [
+        _named_entry(name, value, ConfigSource.STATIC_BROKER) for name, value in named.items()
+    ]
+    return entries
+
+
+def _named_entry(name: str, value: str, source: ConfigSource) -> ConfigEntry:
+    """An entry of a name that is no setting."""
+    synonyms = [Synonym(name, value, source)]
+    return _entry(synonyms, ConfigType.STRING, "as in Kafka; for tools that look for it")
 
 
 def altered(overrides: Mapping[str, str], changes: Iterable[Alteration]) -> dict[str, str]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from echoless.broker.cluster.addresses import listener_addresses
 from echoless.broker.config.description import ConfigEntry, describe_broker, describe_topic
 from echoless.broker.config.internal_topics import in_force
 from echoless.broker.handlers import permits
@@ -100,7 +101,8 @@ def _entries(services: Services, resource: Any) -> list[ConfigEntry]:
             ErrorCode.INVALID_REQUEST,
             f"Unexpected broker id, expected {own} or empty string, but received {name}",
         )
-    return describe_broker(services.config)
+    addresses = listener_addresses(services.cluster, services.config.broker_id)
+    return describe_broker(services.config, addresses)
 
 
 def _config(body: DescribeConfigsRequest, entry: ConfigEntry) -> dict[str, Any]:

@@ -25,7 +25,7 @@ def test_super_users_are_separated_by_semicolons() -> None:
     users = "User:admin; User:CN=kafka-1,OU=x;"
     config = load_config([*ACL, "--set", f"super_users={users}"], {})
     assert config.super_users == ("User:admin", "User:CN=kafka-1,OU=x")
-    shown = {entry.name: entry.value for entry in describe_broker(config)}
+    shown = {entry.name: entry.value for entry in describe_broker(config, {})}
     assert shown["super.users"] == "User:admin;User:CN=kafka-1,OU=x"
     again = load_config([*ACL, "--set", f"super_users={shown['super.users']}"], {})
     assert again.super_users == config.super_users

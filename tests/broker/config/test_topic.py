@@ -161,7 +161,7 @@ def test_description_of_what_nobody_set_is_the_default() -> None:
 
 def test_broker_is_described_under_dotted_names_and_read_only() -> None:
     """A broker's entries carry Kafka's spelling, and nothing can be altered while it runs."""
-    entries = describe_broker(load_config(["--broker-id", "3"], {}))
+    entries = describe_broker(load_config(["--broker-id", "3"], {}), {})
     entry = _entry(entries, "broker.id")
     assert (entry.value, entry.source, entry.type) == (
         "3",

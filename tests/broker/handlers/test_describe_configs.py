@@ -9,6 +9,7 @@ import pytest
 
 from echoless.broker.handlers.config_resource import ConfigResourceType
 from echoless.protocol.errors import ErrorCode
+from tests.support.in_process import Running
 from tests.support.raw_client import RawConnection, create_topic, nested
 
 TOPIC, BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
@@ -79,6 +80,16 @@ async def test_the_broker_is_described_by_its_id(kafka: RawConnection) -> None:
     other = await describe(kafka, BROKER, "2")
     assert other.error_code == ErrorCode.INVALID_REQUEST
     assert "expected 1" in other.error_message
+
+
+async def test_the_broker_tells_its_addresses(kafka: RawConnection, running: Running) -> None:
+    """With the ports in use, though its configuration has port 0."""
+    row = await describe(kafka, BROKER, "1", ["advertised.listeners"])
+    told = row.configs[0].value.split(",")
+    assert told == [
+        f"PLAINTEXT://{running.kafka_address}",
+        f"NATIVE://{running.native_address}",
+    ]
 
 
 async def test_what_cannot_be_described(kafka: RawConnection) -> None:
