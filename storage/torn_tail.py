@@ -1,6 +1,7 @@
 """Damage above the recovery point: the torn end of the last write, or a loss that no crash explains.
 
-A write that a crash tore is the last one of its file. So damage with whole batches after it is refused
+A write that a crash tore is the last one of its file, and lacks bytes. So damage with whole batches after it, or in
+a batch that has all its bytes (`damaged_batch.py`), is refused
 if everything acknowledged cannot lie below the recovery point: if each acknowledgement waited for a
 sync (`log_flush=commit`), or if the power has not failed since everything here was written
 (`is_tail_safe`). `accepted_loss.py` lets an operator have such a log cut nevertheless.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import logging
 
+from echoless.storage.damaged_batch import change_since_written
 from echoless.storage.file_system import CorruptLogError
 from echoless.storage.opening import LogOpening, Recovered
 from echoless.storage.segment import Segment
@@ -32,6 +34,7 @@ def cut_tail(
     same, later = _what_follows(recovered, last, doomed, damage)
     if not opening.is_loss_accepted:
         _check_is_torn(opening, damage, same, later)
+        _check_lacks_bytes(opening, last, damage)
     report.cut_reason = str(damage)
     report.segments_removed = len(doomed)
     report.bytes_cut = last.size - damage.position + sum(segment.size for segment in doomed)
@@ -83,3 +86,19 @@ def _check_is_torn(
                 damage.position,
                 f"{damage.reason}, and {found}, some of them acknowledged: no crash does that",
             )
+
+
+def _check_lacks_bytes(opening: LogOpening, last: Segment, damage: CorruptLogError) -> None:
+    """Raises `CorruptLogError` if the damaged batch has all that was written, and may have been acknowledged."""
+    if not (opening.is_committed or opening.is_tail_safe):
+        return
+    change = change_since_written(
+        last.file, damage.position, may_lack_sectors=not opening.is_tail_safe
+    )
+    if change is not None:
+        raise CorruptLogError(
+            damage.path,
+            damage.position,
+            f"{damage.reason}, and {change}: the batch was changed after it had been written, and may have "
+            f"been acknowledged",
+        )

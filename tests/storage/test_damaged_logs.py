@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+import random
 import uuid
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from echoless.protocol.record_batch import leader_stamp, read_header
+from echoless.protocol.record_batch import HEADER_SIZE, leader_stamp, read_header
 from echoless.protocol.records import Record, build_batch
 from echoless.storage import accepted_loss
+from echoless.storage.damaged_batch import change_since_written
 from echoless.storage.file_system import CorruptLogError, StorageError
 from echoless.storage.log import Log
 from echoless.storage.log_directory import LogDirectory
@@ -96,6 +98,69 @@ def test_a_torn_tail_is_cut_under_any_promise(
     assert messages(caplog, logging.ERROR) == []
     (line,) = messages(caplog, logging.WARNING)
     assert "no whole batch follows" in line
+
+
+@pytest.mark.parametrize("promise", ["is_committed", "is_tail_safe"])
+def test_no_flipped_bit_has_the_last_batch_cut(promise: str) -> None:
+    """All its bytes are there, and it may have been acknowledged."""
+    one = filled()
+    name = one.files(".log")[-1]
+    content = one.fs.read_bytes(f"{DIRECTORY}/{name}")
+    size = read_header(content[-_last_size(content) :]).size
+    refused = 0
+    for bit in range(0, 8 * size, 3):  # some of each byte
+        copy = OneLog()
+        copy.fs = one.fs.after_power_loss(keep_all)
+        flipped = bytearray(content)
+        flipped[len(content) - size + bit // 8] ^= 1 << bit % 8
+        copy.fs.write_atomic(f"{DIRECTORY}/{name}", bytes(flipped))
+        try:
+            open_damaged(copy, **{promise: True})
+        except CorruptLogError as error:
+            refused += "echoless accept-loss" in str(error)
+        else:  # a higher offset or epoch, which the checksum does not cover: nothing is cut
+            assert copy.log.log_end_offset >= BATCHES
+    assert refused >= 8 * (size - 12) // 3
+
+
+def _last_size(content: bytes) -> int:
+    """The bytes of the last batch of a file."""
+    position = size = 0
+    while position < len(content):
+        size = read_header(content, position).size
+        position += size
+    return size
+
+
+@pytest.mark.parametrize("promise", ["is_committed", "is_tail_safe", "none"])
+def test_a_last_batch_cut_anywhere_is_torn(promise: str) -> None:
+    """A kill ends a write between two bytes, and so does a full disk."""
+    one = filled()
+    name = one.files(".log")[-1]
+    size = _last_size(one.fs.read_bytes(f"{DIRECTORY}/{name}"))
+    whole = one.fs.read_bytes(f"{DIRECTORY}/{name}")
+    for lost in range(1, size):
+        copy = OneLog()
+        copy.fs = one.fs.after_power_loss(keep_all)
+        copy.cut(name, len(whole) - lost)
+        open_damaged(copy, **({} if promise == "none" else {promise: True}))
+        assert copy.log.log_end_offset == BATCHES - 1
+
+
+@pytest.mark.parametrize("count", [1, 3, 8])
+@pytest.mark.parametrize("before", [0, 100, 511, 512])
+def test_sectors_that_a_power_failure_left_empty_are_a_torn_write(before: int, count: int) -> None:
+    """The length of a file may be on disk before its data; after a kill nothing of it can be missing."""
+    value = random.Random(before).randbytes(3000)
+    batch = build_batch([Record(0, NOW_MS, None, value, ())])
+    for first in range(-(-(before + HEADER_SIZE) // 512), (before + len(batch)) // 512):
+        content = bytearray(bytes(before) + batch)
+        for place in range(first * 512, min((first + count) * 512, len(content))):
+            content[place] = 0
+        file = new_file_system().open("/data/0.log", create=True)
+        file.append([bytes(content)])
+        assert change_since_written(file, before, may_lack_sectors=True) is None
+        assert change_since_written(file, before, may_lack_sectors=False) is not None
 
 
 def test_the_end_of_a_file_may_be_lost_before_the_next_one() -> None:
