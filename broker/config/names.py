@@ -210,7 +210,9 @@ class Config(StoredConfig):
         10_000, duration(1), "a follower behind for longer leaves the in-sync replicas"
     )
     zookeeper_session_timeout_ms: int = _setting(
-        6000, duration(100, INT32_MAX), "how long ZooKeeper waits for a silent broker"
+        3000,
+        duration(100, INT32_MAX),
+        "how long ZooKeeper waits for a silent broker; it grants two of its ticks at least",
     )
     zookeeper_connection_timeout_ms: int = _setting(
         18_000, duration(1, INT32_MAX), "how long a starting broker waits for ZooKeeper"
