@@ -65,7 +65,7 @@ class Callbacks:
 
     storage_failed: Callable[[StorageError], None]
     cannot_rejoin: Callable[[], None]
-    """Another broker has taken this one's id."""
+    """Another broker has taken this one's id, or the coordinator's data is an old copy."""
 
 
 class ClusterMember:
@@ -252,6 +252,8 @@ class ClusterMember:
                 self._rejoining.cancel()
                 self._rejoining = None
             self._partitions.resign()
+            if self._tree.old_copy:
+                self._end_on_old_copy(self._tree.old_copy)
         elif session is SessionState.CONNECTED:
             self._note(MemberEvent.SESSION_CONNECTED)
             if self._state is not before:
@@ -277,6 +279,11 @@ class ClusterMember:
         logger.info("joined the cluster again")
         self._rejoining, self._rejoin_problem = None, ""
         self._partitions.resume()
+
+    def _end_on_old_copy(self, problem: str) -> None:
+        """Ends the broker: its next start decides, by its data directory, whether this tree may be served."""
+        logger.critical("stopping: %s", problem)
+        self._callbacks.cannot_rejoin()
 
     def _on_doubt(self) -> None:
         if self._state.is_joined:

@@ -114,6 +114,10 @@ class EmbeddedNodeTree:
         return _SESSION_ID
 
     @property
+    def old_copy(self) -> str:
+        return ""
+
+    @property
     def session_problem(self) -> str:
         return "the coordination file is not open"
 

@@ -78,6 +78,8 @@ class ZooKeeperClient:
         self._loop = asyncio.get_running_loop()
         self._unanswered: dict[asyncio.Future[Any], str] = {}
         """Each future with its path."""
+        self._seen_zxid = 0
+        """The last transaction that ended connections have seen."""
         self._is_ending = False
         self._is_short_of_threads = False
         """Whether this was logged, which happens once for each shortage."""
@@ -89,7 +91,24 @@ class ZooKeeperClient:
     @property
     def last_problem(self) -> str:
         """Why there is no connection, in kazoo's words."""
-        return self._problems.last
+        return self.old_copy or self._problems.last
+
+    @property
+    def old_copy(self) -> str:
+        """See `NodeTree`."""
+        return self._problems.old_copy
+
+    def is_older_than_seen(self) -> bool:
+        """Whether the server, which has just answered a `sync`, is behind what earlier connections have seen.
+
+        Or was, when it refused one of them.
+        """
+        newest: int = self._kazoo.last_zxid
+        if not self.old_copy and newest < self._seen_zxid:
+            self._problems.prove_old_copy(
+                f"its last transaction is {newest:#x}, and this broker has seen {self._seen_zxid:#x}"
+            )
+        return bool(self.old_copy)
 
     def start(self) -> None:
         """Begins to connect; the listener is notified of the outcome. Raises `OutOfThreadsError`."""
@@ -214,6 +233,7 @@ class ZooKeeperClient:
             session = GrantedSession(session_id, timeout_s, self._kazoo.session_asked_at)
             self._cross(self._listener.connected, session)
         else:
+            self._seen_zxid = max(self._seen_zxid, self._kazoo.last_zxid)
             self._cross(self._disconnected, state == KazooState.LOST, self.last_problem)
 
     def _thread_ended(self) -> None:

@@ -37,7 +37,6 @@ kazoo, as ZooKeeper's own client, gives a single server all of it. But a ZooKeep
 connection, fail to refuse it ("ZooKeeperServer not running", then a NullPointerException) and leave it open for ever.
 """
 CONNECT_S_MIN: Final = 2.0
-_EXPIRED: Final = "Session has expired"
 _log = logging.getLogger(__name__)
 
 
@@ -140,15 +139,11 @@ class _Connection(ConnectionHandler):
         if newest is None or newest >= seen:
             return  # it is starting, or lags behind the rest of its ensemble
         if newest:
-            verdict = (
-                f"{host}:{port} refuses the session: its last transaction is {newest:#x} and this broker has seen "
-                f"{seen:#x}, so its data is an old copy, or another ensemble's"
+            self.client.problems.prove_old_copy(
+                f"{host}:{port} refuses the session: its last transaction is {newest:#x}, and this broker has "
+                f"seen {seen:#x}"
             )
-            _log.error("ZooKeeper at %s", verdict)
-        else:
-            verdict = f"{host}:{port} is behind transaction {seen:#x} or an old copy, and has no such session"
-        self.client.problems.verdict = verdict
-        raise SessionExpiredError(verdict)
+        raise SessionExpiredError
 
     def _newest_transaction(self, host: str, hostip: str, port: int) -> int | None:
         """The last transaction of the server's ensemble; 0 if the session has ended, None without an answer.
@@ -238,13 +233,16 @@ class ProblemLog(logging.Handler):
     """kazoo's log lines: the last one is the reason that we give; errors are logged."""
 
     last = "no server answers"
-    verdict = ""
-    """Why the session is about to be given up, if kazoo does not know."""
+    old_copy = ""
+    """See `NodeTree`."""
+
+    def prove_old_copy(self, proof: str) -> None:
+        """Notes, for good, and logs that a server holds an older copy of the tree."""
+        self.old_copy = f"the coordinator's data is an old copy, or another ensemble's: {proof}"
+        _log.error("%s", self.old_copy)
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno >= logging.ERROR:
             _log.error("kazoo: %s", record.getMessage(), exc_info=record.exc_info)
-        if record.msg == _EXPIRED and self.verdict:
-            self.last, self.verdict = self.verdict, ""
-        elif record.msg != "Transition to CONNECTING":
+        if record.msg != "Transition to CONNECTING":
             self.last = record.getMessage()

@@ -155,6 +155,13 @@ class NodeTree(Protocol):
         """Why there is no connection, for an operator; meaningless while there is one."""
 
     @property
+    def old_copy(self) -> str:
+        """What proves that the server holds an older copy of the tree than this client has seen; else empty.
+
+        Such a session stays lost: what the older tree lacks must not be taken for deleted.
+        """
+
+    @property
     def session_timeout_s(self) -> float:
         """The negotiated timeout: how long the session survives silence; infinite if it needs no heartbeats."""
 

@@ -55,6 +55,10 @@ class PatientTree:
         return self._tree.session_problem
 
     @property
+    def old_copy(self) -> str:
+        return self._tree.old_copy
+
+    @property
     def session_timeout_s(self) -> float:
         return self._tree.session_timeout_s
 

@@ -9,6 +9,9 @@ event loop. This module adds what `NodeTree` promises and kazoo does not do:
 - CONNECTED is announced after a `sync`: a read then sees every change whose answer was lost, even on
   another server of the ensemble.
 
+After the proof that the server holds an older copy of the tree than was seen the session stays lost, and no read or
+watch tells of it: its callers would take what the copy lacks for deleted.
+
 Nothing is sent twice: a lost answer is a `ConnectionLostError`, and the caller's to resolve. After
 LOST a new session begins by itself.
 """
@@ -105,6 +108,10 @@ class ZooKeeperNodeTree:
     @property
     def session_problem(self) -> str:
         return f"ZooKeeper at {self._hosts}: {self._client.last_problem}"
+
+    @property
+    def old_copy(self) -> str:
+        return self._client.old_copy
 
     @property
     def session_timeout_s(self) -> float:
@@ -240,6 +247,10 @@ class ZooKeeperNodeTree:
     async def _restore(self) -> None:
         with contextlib.suppress(ConnectionLostError):  # the next connection begins anew
             await self._request(self._client.sync)
+            if self._client.is_older_than_seen():
+                self._session_state = SessionState.LOST
+                self._session_listeners.notify(SessionState.LOST)
+                return
             _log.info(
                 "connected to ZooKeeper at %s: session %#x, %g s", self._hosts, *self._session[:2]
             )

@@ -91,6 +91,7 @@ class FakeNodeTree(ABC):
 
     session_timeout_s: float
     session_asked_at: float
+    old_copy = ""
 
     def __init__(self) -> None:
         self._watches = Watches()

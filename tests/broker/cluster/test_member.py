@@ -236,6 +236,19 @@ async def test_a_member_that_cannot_join_again_says_why() -> None:
     await member.broker.stop()
 
 
+async def test_a_member_ends_once_the_coordinator_has_an_old_copy() -> None:
+    """It reads nothing more: topics that the copy lacks would be deleted. The next start decides."""
+    member = Member(MemoryTree(), MemoryFileSystem())
+    await member.start()
+    await member.broker.services.topics.create(NewTopic(name="orders"))
+    await member.led("orders")
+    member.tree.old_copy = "its last transaction is 0x1"
+    member.tree.expire_session()
+    await member.until(member.broker.session_lost.is_set)
+    assert not member.broker.services.partitions.find("orders", 0).is_leader
+    await member.broker.stop()
+
+
 @pytest.mark.parametrize("is_first", [False, True])
 @pytest.mark.parametrize("applied", [False, True])
 async def test_a_start_outlives_a_dropped_connection_at_any_change(

@@ -59,6 +59,10 @@ class Calls:
     def __call__(self, _path: str) -> None:
         self._called.set()
 
+    @property
+    def is_called(self) -> bool:
+        return self._called.is_set()
+
     async def next(self) -> None:
         async with asyncio.timeout(_PATIENCE_S):
             await self._called.wait()
@@ -568,9 +572,33 @@ async def test_a_server_with_an_old_copy_is_recognised_and_ends_the_session(
     shutil.rmtree(data)
     shutil.copytree(copy, data)
     own_server.start()
-    assert await states.next(3) == [SUSPENDED, LOST, CONNECTED]
-    assert "its data is an old copy, or another ensemble's" in caplog.text
-    assert await tree.children("/") == ["zookeeper"]
+    assert await states.next(3) == [SUSPENDED, LOST, LOST]
+    assert "the coordinator's data is an old copy, or another ensemble's" in tree.old_copy
+    assert tree.old_copy in caplog.text
+    with pytest.raises(ConnectionLostError):
+        await tree.children("/")
+
+
+async def test_an_old_copy_that_knows_no_session_is_recognised_after_the_next_sync(
+    own_server: ZooKeeper, tmp_path: Path, open_tree: OpenTree
+) -> None:
+    """What it lacks must not be taken for deleted: no watch fires, and nothing can be read."""
+    data, copy = tmp_path / "zookeeper-data", tmp_path / "copy"
+    own_server.kill()
+    shutil.copytree(data, copy)
+    own_server.start()
+    tree = await open_tree(own_server.hosts())
+    states, calls = States(tree), Calls()
+    for name in "abcdefgh":
+        await tree.create(f"/{name}")
+    await tree.watch("/a", calls)
+    own_server.kill()
+    shutil.rmtree(data)
+    shutil.copytree(copy, data)
+    own_server.start()
+    assert await states.next(3) == [SUSPENDED, LOST, LOST]
+    assert "an old copy" in tree.old_copy
+    assert not calls.is_called
 
 
 async def test_a_server_that_only_starts_again_ends_no_session(
