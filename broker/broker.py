@@ -280,6 +280,7 @@ class Broker:
         )
         await self.producer_ids.check()
         await check_epochs_within(self.registry, self.logs)
+        self.registry.check_tree = self.producer_ids.check
 
     async def _remember_claimed_id(self, last_id: int) -> None:
         try:

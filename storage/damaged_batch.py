@@ -24,7 +24,7 @@ SECTOR_BYTES: Final = 512
 
 
 def change_since_written(file: File, position: int, *, may_lack_sectors: bool) -> str | None:
-    """What shows that the batch at `position` was written as a whole; None if it may be torn.
+    """The proof that the batch at `position` was written as a whole; None if it may be torn.
 
     `may_lack_sectors`: the power may have failed, so that a part of what was not synced is zeros.
     """

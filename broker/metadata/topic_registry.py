@@ -73,6 +73,8 @@ class TopicRegistry:
         """The same topics."""
         self.deleted: dict[str, uuid.UUID] = {}
         """Topics whose deletion was cut short before `load`: their logs were deleted on purpose."""
+        self.check_tree: Callable[[], Awaitable[None]] = _trust
+        """Raises `CoordinationError` if the tree is an older copy; asked before a topic is taken for deleted."""
         self._turn = asyncio.Lock()
         """Held during a change, so that this broker never races with itself."""
         self._follower: TopicFollower | None = None
@@ -246,6 +248,8 @@ class TopicRegistry:
                 dict.fromkeys([*self.topics, *await topic_nodes.read_topic_names(self._tree)])
             )
         found = await topic_nodes.read_topics(self._tree, names)
+        if any(_is_gone(self.topics.get(name), found.get(name)) for name in names):
+            await self.check_tree()
         for name in names:
             topic = found.get(name)
             known = self.topics.get(name)
@@ -367,3 +371,12 @@ class TopicRegistry:
     def _publish(self, topic: Topic) -> Topic:
         self._view.publish(topic.name, topic)
         return topic
+
+
+async def _trust() -> None:
+    """Does nothing: while nothing else is known, the tree is the newest."""
+
+
+def _is_gone(known: Topic | None, found: Topic | None) -> bool:
+    """Whether a topic that was known seems to have been deleted."""
+    return known is not None and (found is None or found.topic_id != known.topic_id)

@@ -156,7 +156,7 @@ class NodeTree(Protocol):
 
     @property
     def old_copy(self) -> str:
-        """What proves that the server holds an older copy of the tree than this client has seen; else empty.
+        """The proof that the server holds an older copy of the tree than this client has seen; else empty.
 
         Such a session stays lost: what the older tree lacks must not be taken for deleted.
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 from dataclasses import replace
 
 import pytest
@@ -20,8 +21,10 @@ from echoless.broker.metadata.node_data import (
     partition_state_path,
     topic_path,
 )
+from echoless.broker.metadata.producer_ids import PATH as PRODUCER_ID_BLOCK
 from echoless.broker.metadata.registration import BrokerIdInUseError
 from echoless.broker.metadata.topic import NewTopic
+from echoless.broker.metadata.topic_registry import TopicRegistry
 from echoless.broker.tree.node_tree import CoordinationError
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.metadata_request import WantedTopic
@@ -233,6 +236,37 @@ async def test_a_member_that_cannot_join_again_says_why() -> None:
     membership = member.broker.membership
     await member.until(lambda: "cannot join the cluster again" in str(membership.unready_reason))
     assert "orders" in str(membership.unready_reason)
+    await member.broker.stop()
+
+
+async def test_an_older_copy_of_the_tree_costs_a_running_member_no_logs() -> None:
+    """Topics that it lacks look deleted; what the copy has forgotten of producer ids shows that they are not."""
+    disk = MemoryFileSystem()
+    member = Member(MemoryTree(), disk)
+    await member.start()
+    await member.broker.services.topics.create(NewTopic(name="orders"))
+    await member.led("orders")
+    member.tree.expire_session()
+    other = member.server.connect()
+    registry = TopicRegistry(other, rng=random.Random(1))
+    await registry.load()
+    await registry.delete_topic("orders")
+    await other.delete(PRODUCER_ID_BLOCK)
+    refusals: list[CoordinationError] = []
+    check = member.broker.registry.check_tree
+
+    async def noted_check() -> None:
+        try:
+            await check()
+        except CoordinationError as error:
+            refusals.append(error)
+            raise
+
+    member.broker.registry.check_tree = noted_check
+    member.tree.reconnect()
+    await member.until(lambda: bool(refusals) or member.broker.session_lost.is_set())
+    await turns()
+    assert disk.is_directory("/data/orders-0")
     await member.broker.stop()
 
 

@@ -21,6 +21,7 @@ from echoless.broker.metadata.node_data import (
     topic_config_path,
     topic_path,
 )
+from echoless.broker.metadata.old_copy import OldCopyError
 from echoless.broker.metadata.registration import BrokerInfo, register_broker
 from echoless.broker.metadata.topic import (
     NewTopic,
@@ -34,7 +35,7 @@ from echoless.broker.metadata.topic_registry import TopicRegistry
 from echoless.broker.tree.node_tree import Create, Operation
 from echoless.protocol.errors import ErrorCode, KafkaError
 from tests.broker.metadata.registries import server_with_brokers
-from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree
+from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree, turns
 
 
 @pytest.fixture
@@ -622,3 +623,31 @@ async def test_a_thousand_partitions_take_a_handful_of_operations(
     restarted = await load(tree)
     await restarted.claim_leadership(1)
     assert tree.count == 1
+
+
+async def test_what_an_older_copy_of_the_tree_lacks_is_not_taken_for_deleted(
+    server: MemoryTree, registry: TopicRegistry
+) -> None:
+    """The logs of a deleted topic go at once; those of one that a restored coordinator has forgotten must stay."""
+    await registry.create_topic(NewTopic(name="orders"))
+    await registry.follow()
+    asked = asyncio.Event()
+    is_old = True
+
+    async def check() -> None:
+        asked.set()
+        if is_old:
+            raise OldCopyError("the coordinator's data is an old copy")
+
+    registry.check_tree = check
+    other = await load(server.connect())
+    await other.delete_topic("orders")
+    await asked.wait()
+    await turns()
+    assert "orders" in registry.topics
+    is_old = False
+    gone = asyncio.Event()
+    registry.listen(lambda event: gone.set() if isinstance(event, TopicDeleted) else None)
+    await gone.wait()  # it is read again after a failure
+    assert "orders" not in registry.topics
+    await registry.close()

@@ -582,7 +582,7 @@ async def test_a_server_with_an_old_copy_is_recognised_and_ends_the_session(
 async def test_an_old_copy_that_knows_no_session_is_recognised_after_the_next_sync(
     own_server: ZooKeeper, tmp_path: Path, open_tree: OpenTree
 ) -> None:
-    """What it lacks must not be taken for deleted: no watch fires, and nothing can be read."""
+    """No watch fires, and nothing can be read: what it lacks must not be taken for deleted."""
     data, copy = tmp_path / "zookeeper-data", tmp_path / "copy"
     own_server.kill()
     shutil.copytree(data, copy)
