@@ -23,7 +23,7 @@ from echoless.broker.garbage import end_start
 from echoless.broker.log_lines import configure_logs
 from echoless.broker.network.listeners import bind_listeners
 from echoless.broker.network.server import DRAIN_S, ListenError, Server, bind, bound_address
-from echoless.broker.network.turns import FOR_CLIENTS
+from echoless.broker.network.turns import start_client_threads
 from echoless.broker.stop import Stop
 from echoless.broker.threads import OutOfThreadsError, start_workers
 from echoless.broker.tree.node_tree import CoordinationError
@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         stop.heed_signals()
         start_workers()
-        FOR_CLIENTS.start()
+        start_client_threads()
     except OutOfThreadsError as error:
         logger.critical("cannot start: %s", error)
         return EXIT_CANNOT_SERVE

@@ -81,7 +81,9 @@ class GroupShard(Shard["GroupCoordinator", GroupRequest, GroupAnswer]):
                 self.begin(self._make_target(effect), "assigning partitions")
 
     async def _resolve(self, wanted: ResolveRegex) -> None:
-        topics, version = await self._topics.matching(wanted.pattern, wanted.may_describe)
+        topics, version = await self._topics.matching(
+            wanted.pattern, wanted.client_host.removeprefix("/"), wanted.may_describe
+        )
         self.step(RegexResolved(wanted.group_id, wanted.pattern, topics, version))
 
     async def _make_target(self, wanted: MakeTarget) -> None:

@@ -6,9 +6,11 @@ v1: the type of a member. A group of the classic protocol is not found: Describe
 from __future__ import annotations
 
 import uuid
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from echoless.broker.handlers import permits
+from echoless.broker.handlers.answer_room import NO_ROOM, AnswerRoom
 from echoless.broker.handlers.apis import declared
 from echoless.broker.handlers.authorized_operations import NOT_ASKED, group_operations
 from echoless.broker.handlers.group_answers import described, with_rows
@@ -16,6 +18,7 @@ from echoless.broker.handlers.permits import denied, may
 from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.served import Served
 from echoless.broker.network.request import Answer, Request
+from echoless.broker.network.turns import work_in_turns
 from echoless.coordinators.groups.consumer.requests import (
     ConsumerDescribe,
     ConsumerDescribeAnswer,
@@ -28,11 +31,15 @@ from echoless.protocol.typed_requests import typed
 if TYPE_CHECKING:
     from echoless.broker.authorization.access import Rights
     from echoless.broker.services import Services
-    from echoless.coordinators.groups.answers import GroupAnswer
 
 API = declared(__name__)
 
 _CONSUMER_MEMBER: Final = 1
+
+
+_NAME_BYTES: Final = 64
+_PARTITION_BYTES: Final = 64
+"""The memory of a subscribed name besides its characters, and of an assigned partition, in an answer."""
 
 
 class ConsumerGroupDescribeRequest(NamedTuple):
@@ -44,33 +51,44 @@ async def handle(request: Request, services: Services) -> Answer:
     """One row per group."""
     body = typed(ConsumerGroupDescribeRequest, request.body)
     rights, answers = await described(request, body.group_ids, services, ConsumerDescribe)
-    rows = dict.fromkeys(answers, _error(denied(AclOperation.DESCRIBE, ResourceType.GROUP).code))
-    for name, answer in answers.items():
-        if answer is None:
-            continue
-        assert isinstance(answer, ConsumerDescribeAnswer)
-        operations = group_operations(rights, name, asked=body.include_authorized_operations)
-        rows[name] = {**_row(answer, rights, services), "authorized_operations": operations}
-    found = [{"group_id": name, **row} for name, row in rows.items()]
-    members = [one for row in found for one in row["members"]]
-    partitions = [
-        len(one.assigned) + len(one.target) for row in answers.values() for one in _members(row)
-    ]
-    return with_rows({"groups": found}, range(len(found) + len(members) + sum(partitions)))
+    found: list[dict[str, Any]] = []
+    left = AnswerRoom()
 
+    def rows() -> Iterator[None]:
+        for name, answer in answers.items():
+            if answer is None:
+                row = _error(denied(AclOperation.DESCRIBE, ResourceType.GROUP).code)
+            elif not left:
+                row = _error(NO_ROOM)
+            else:
+                assert isinstance(answer, ConsumerDescribeAnswer)
+                row = yield from _row(answer, rights, services, left)
+                asked = body.include_authorized_operations
+                row["authorized_operations"] = group_operations(rights, name, asked=asked)
+            found.append({"group_id": name, **row})
+            yield
 
-def _members(answer: GroupAnswer | None) -> tuple[DescribedConsumer, ...]:
-    return answer.members if isinstance(answer, ConsumerDescribeAnswer) else ()
+    await work_in_turns(rows())
+    return with_rows({"groups": found}, found, left.used)
 
 
 def _row(
-    answer: ConsumerDescribeAnswer, rights: Rights | None, services: Services
-) -> dict[str, Any]:
-    names = _Names(services)
-    members = [_member(one, names) for one in answer.members]
-    if not all(may(rights, AclOperation.DESCRIBE, ResourceType.TOPIC, one) for one in names.used):
-        message = "The described group uses topics that the client is not authorized to describe."
-        return {**_error(denied(AclOperation.DESCRIBE, ResourceType.TOPIC).code, message)}
+    answer: ConsumerDescribeAnswer, rights: Rights | None, services: Services, left: AnswerRoom
+) -> Generator[None, None, dict[str, Any]]:
+    """The group, a member at a time."""
+    names, members = _Names(services), list[dict[str, Any]]()
+    for one in answer.members:
+        subscribed = sum([len(name) + _NAME_BYTES for name in one.value.topic_names])
+        left.take(subscribed + _PARTITION_BYTES * (len(one.assigned) + len(one.target)))
+        members.append(_member(one, names))
+        yield
+    for name in names.used:
+        if not may(rights, AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+            message = (
+                "The described group uses topics that the client is not authorized to describe."
+            )
+            return _error(denied(AclOperation.DESCRIBE, ResourceType.TOPIC).code, message)
+        yield
     return {
         "error_code": answer.error_code,
         "error_message": answer.message,

@@ -7,11 +7,12 @@ of a member. v1 (KIP-1082): the client makes it; a subscription by regular expre
 from __future__ import annotations
 
 import uuid
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from echoless.broker.groups.cluster_topics import check_pattern
+from echoless.broker.groups.topic_patterns import check_pattern
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
 from echoless.broker.handlers.commit_turn import after_commits
@@ -19,11 +20,13 @@ from echoless.broker.handlers.group_answers import translated, with_rows
 from echoless.broker.handlers.permits import DENIED_TOPIC, rights_of
 from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.served import Served
+from echoless.broker.network.order import LanePlace
 from echoless.broker.network.request import Answer, NeedsNoFrame, Outcome, Request
-from echoless.broker.network.turns import for_client
+from echoless.broker.network.turns import work_in_turns
 from echoless.coordinators.groups.consumer.requests import (
     ConsumerHeartbeat,
     ConsumerHeartbeatAnswer,
+    MayDescribe,
 )
 from echoless.protocol.acl import AclOperation, ResourceType
 from echoless.protocol.errors import ErrorCode, KafkaError
@@ -36,6 +39,13 @@ API = declared(__name__)
 
 _MAKES_MEMBER_ID_FROM: Final = 1
 _ZEROS: Final = uuid.UUID(int=0)
+
+
+_JUDGED_AT_ONCE: Final = 200
+"""Names whose rights are looked at in one step."""
+_DENIED: Final = ConsumerHeartbeatAnswer(
+    DENIED_TOPIC[AclOperation.DESCRIBE].code, DENIED_TOPIC[AclOperation.DESCRIBE].message
+)
 
 
 class ConsumerGroupHeartbeatRequest(NamedTuple):
@@ -58,19 +68,44 @@ def handle(request: Request, services: Services) -> Outcome:
     may_describe = None
     if rights is not None:
         may_describe = partial(rights.may, AclOperation.DESCRIBE, ResourceType.TOPIC)
-        if not all(map(may_describe, body.subscribed_topic_names or ())):
-            error = DENIED_TOPIC[AclOperation.DESCRIBE]
-            return _fields(ConsumerHeartbeatAnswer(error.code, error.message))
+        names = body.subscribed_topic_names or ()
+        if len(names) > _JUDGED_AT_ONCE:
+            place = request.peer.order.commits.enter()
+            return NeedsNoFrame(_when_judged(place, request, services, may_describe))
+        if not all(map(may_describe, names)):
+            return _fields(_DENIED)
+    return _admitted(request, services, may_describe)
+
+
+def _admitted(request: Request, services: Services, may_describe: MayDescribe) -> Outcome:
     wanted = _wanted(request, services.groups.new_member_uuid())._replace(may_describe=may_describe)
     if wanted.topic_regex:
         return NeedsNoFrame(_with_regex(request, wanted, services))
     return translated(services.groups.ask(wanted), _fields)
 
 
+async def _when_judged(
+    place: LanePlace, request: Request, services: Services, may_describe: Callable[[str], bool]
+) -> Answer:
+    """Looks at the rights of many names in turns; what the client asks of a group meanwhile waits."""
+    names = typed(ConsumerGroupHeartbeatRequest, request.body).subscribed_topic_names or ()
+    denied: list[str] = []
+
+    def judge(name: str) -> None:
+        if not denied and not may_describe(name):
+            denied.append(name)
+
+    with place:
+        await work_in_turns(map(judge, names))
+        await place.come()
+        outcome = _fields(_DENIED) if denied else _admitted(request, services, may_describe)
+    return await outcome if isinstance(outcome, Awaitable) else outcome
+
+
 async def _with_regex(request: Request, wanted: ConsumerHeartbeat, services: Services) -> Answer:
     assert wanted.topic_regex is not None
     try:
-        await for_client(request.peer.host, partial(check_pattern, wanted.topic_regex))
+        await check_pattern(wanted.topic_regex, request.peer.host)
     except KafkaError as error:
         return _fields(ConsumerHeartbeatAnswer(error.code, error.message))
     outcome = translated(services.groups.ask(wanted), _fields)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
-from echoless.broker.handlers.group_answers import ask_all, with_rows
+from echoless.broker.handlers.group_answers import allowed_groups, ask_all, with_rows
 from echoless.broker.handlers.permits import denied, rights_of
 from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.served import Served
@@ -32,8 +32,7 @@ async def handle(request: Request, services: Services) -> Answer:
     rights, allowed = rights_of(request, services), names
     codes: dict[str, ErrorCode] = {}
     if rights is not None:
-        may = rights.allowed(AclOperation.DELETE, ResourceType.GROUP)
-        allowed = tuple(name for name in names if may[name])
+        allowed = tuple(await allowed_groups(rights, AclOperation.DELETE, names))
         error = denied(AclOperation.DELETE, ResourceType.GROUP)
         codes = dict.fromkeys(names, error.code)
     answers = await ask_all(services, map(DeleteGroup, allowed))

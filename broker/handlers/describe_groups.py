@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from echoless.broker.handlers import permits
+from echoless.broker.handlers.answer_room import NO_ROOM, AnswerRoom
 from echoless.broker.handlers.apis import declared
 from echoless.broker.handlers.authorized_operations import NOT_ASKED, group_operations
 from echoless.broker.handlers.group_answers import described, with_rows
@@ -16,6 +17,7 @@ from echoless.broker.handlers.permits import denied
 from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.served import Served
 from echoless.broker.network.request import Answer, Request
+from echoless.broker.network.turns import work_in_turns
 from echoless.coordinators.groups.answers import DescribeAnswer
 from echoless.coordinators.groups.requests import DescribeGroup
 from echoless.protocol.acl import AclOperation, ResourceType
@@ -39,16 +41,26 @@ async def handle(request: Request, services: Services) -> Answer:
     """One row per group."""
     body, version = typed(DescribeGroupsRequest, request.body), request.version
     rights, answers = await described(request, body.groups, services, DescribeGroup)
-    rows = dict.fromkeys(answers, _error(denied(AclOperation.DESCRIBE, ResourceType.GROUP).code))
-    for name, answer in answers.items():
+    found: list[dict[str, Any]] = []
+    left = AnswerRoom()
+    refused = _error(denied(AclOperation.DESCRIBE, ResourceType.GROUP).code)
+
+    def describe(name: str) -> None:
+        answer = answers[name]
+        assert answer is None or isinstance(answer, DescribeAnswer)
         if answer is None:
-            continue
-        assert isinstance(answer, DescribeAnswer)
-        operations = group_operations(rights, name, asked=body.include_authorized_operations)
-        rows[name] = {**_row(version, name, answer), "authorized_operations": operations}
-    found = [{"group_id": name, **row} for name, row in rows.items()]
-    members = [one for row in found for one in row["members"]]
-    return with_rows({"groups": found}, [*found, *members])
+            row = refused
+        elif not left:
+            row = _error(NO_ROOM)
+        else:
+            operations = group_operations(rights, name, asked=body.include_authorized_operations)
+            row = {**_row(version, name, answer), "authorized_operations": operations}
+            left.take(sum([len(one.metadata) + len(one.assignment) for one in answer.members]))
+        found.append({"group_id": name, **row})
+
+    await work_in_turns(map(describe, answers))
+    rows = len(found) + sum([len(row["members"]) for row in found])
+    return with_rows({"groups": found}, range(rows), left.used)
 
 
 def _row(version: int, name: str, answer: DescribeAnswer) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from echoless.broker.handlers.permits import rights_of
 from echoless.broker.network.promise import Promise
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from echoless.coordinators.groups.requests import GroupRequest
 
 A = TypeVar("A")
+_ENCODED_AT_ONCE_BYTES: Final = 64 * 1024
+_AWAITED_TOGETHER: Final = 200
+"""Answers still to come that are awaited together: a future is made for each."""
 
 
 def translated(answered: Any, translate: Callable[[Any], Answer]) -> Outcome:
@@ -39,9 +42,10 @@ async def _translated_later(answered: Awaitable[A], translate: Callable[[A], Ans
     return translate(await answered)
 
 
-def with_rows(fields: dict[str, Any], rows: Sequence[Any]) -> dict[str, Any]:
-    """The response; marked as one with many rows if these are many, so that it is encoded in a thread."""
-    return ManyRows(fields) if len(rows) > ROWS_PER_TURN else fields
+def with_rows(fields: dict[str, Any], rows: Sequence[Any], size: int = 0) -> dict[str, Any]:
+    """The response; marked as one with many rows if these are many, or `size` bytes, so that it is encoded in a thread."""
+    is_long = len(rows) > ROWS_PER_TURN or size > _ENCODED_AT_ONCE_BYTES
+    return ManyRows(fields) if is_long else fields
 
 
 async def described(
@@ -54,10 +58,23 @@ async def described(
     answers: dict[str, GroupAnswer | None] = dict.fromkeys(names)
     rights, allowed = rights_of(request, services), list(answers)
     if rights is not None:
-        may = rights.allowed(AclOperation.DESCRIBE, ResourceType.GROUP)
-        allowed = [name for name in allowed if may[name]]
+        allowed = await allowed_groups(rights, AclOperation.DESCRIBE, allowed)
     answers.update(zip(allowed, await ask_all(services, map(ask, allowed)), strict=True))
     return rights, answers
+
+
+async def allowed_groups(
+    rights: Rights, operation: AclOperation, names: Iterable[str]
+) -> list[str]:
+    """Returns the groups on which the client may do the operation; a name is judged at a time."""
+    may, found = rights.allowed(operation, ResourceType.GROUP), list[str]()
+
+    def judge(name: str) -> None:
+        if may[name]:
+            found.append(name)
+
+    await work_in_turns(map(judge, names))
+    return found
 
 
 async def ask_all(services: Services, requests: Iterable[GroupRequest]) -> list[GroupAnswer]:
@@ -65,8 +82,9 @@ async def ask_all(services: Services, requests: Iterable[GroupRequest]) -> list[
     answers: list[Any] = []
     await work_in_turns(map(answers.append, map(services.groups.ask, requests)))
     later = [(place, one) for place, one in enumerate(answers) if isinstance(one, Awaitable)]
-    if later:
-        found = await asyncio.gather(*(one for _, one in later))
-        for (place, _), answer in zip(later, found, strict=True):
+    for begin in range(0, len(later), _AWAITED_TOGETHER):
+        some = later[begin : begin + _AWAITED_TOGETHER]
+        found = await asyncio.gather(*(one for _, one in some))
+        for (place, _), answer in zip(some, found, strict=True):
             answers[place] = answer
     return answers

@@ -30,6 +30,8 @@ API = declared(__name__)
 
 _KNOWN_IDS_FROM = 4
 _SKIP_FROM = 9
+_PROTOCOLS_READ = 100
+"""Protocols that are looked at: the coordinator refuses a member with fewer than these."""
 
 
 class JoinGroupRequest(NamedTuple):
@@ -64,7 +66,9 @@ def _wanted(request: Request, uuid: str) -> JoinGroup:
         session_timeout_ms=body.session_timeout // timedelta(milliseconds=1),
         rebalance_timeout_ms=rebalance_timeout // timedelta(milliseconds=1),
         protocol_type=body.protocol_type,
-        protocols=tuple((one.name, bytes(one.metadata)) for one in body.protocols),
+        protocols=tuple(
+            (one.name, bytes(one.metadata)) for one in body.protocols[:_PROTOCOLS_READ]
+        ),
         uuid=uuid,
         requires_known_member_id=version >= _KNOWN_IDS_FROM,
         can_skip_assignment=version >= _SKIP_FROM,

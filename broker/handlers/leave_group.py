@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 API = declared(__name__)
 
 _MEMBERS_FROM: Final = 3
+LEAVING_MAX: Final = 2_000
+"""Members that may leave with one request, in one step: as many as a group has."""
 
 
 class LeaveGroupRequest(NamedTuple):
@@ -46,6 +48,8 @@ def handle(request: Request, services: Services) -> Outcome:
     """One row per member, in the order of the request."""
     body, version = typed(LeaveGroupRequest, request.body), request.version
     members: tuple[LeavingMember, ...] = (LeavingMember(body.member_id),)
+    if len(body.members) > LEAVING_MAX:
+        return _fields(version, LeaveAnswer(ErrorCode.INVALID_REQUEST))
     if version >= _MEMBERS_FROM:
         identities = (typed(MemberIdentity, one) for one in body.members)
         members = tuple(

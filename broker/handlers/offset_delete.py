@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
@@ -22,10 +22,15 @@ if TYPE_CHECKING:
 
 API = declared(__name__)
 
+ROWS_MAX: Final = 5_000
+"""Topics and partitions of one request, which is one step, as for a commit."""
+
 
 def handle(request: Request, services: Services) -> Outcome:
     """One row per partition; an error of the group is on top, without rows."""
     body = request.body
+    if sum([len(topic.partitions) or 1 for topic in body.topics]) > ROWS_MAX:
+        return {"error_code": ErrorCode.INVALID_REQUEST, "topics": ()}
     order: dict[str, dict[int, None]] = {}
     for topic in body.topics:
         order.setdefault(topic.name, {}).update(

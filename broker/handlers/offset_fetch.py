@@ -3,6 +3,9 @@
 A group or a partition that has none is answered with offset -1, "none". v2: all topics if none are named. v5
 (KIP-320): leader epochs. v6: flexible. v7 (KIP-447): only stable offsets. v8 (KIP-709): several groups at once. v9
 (KIP-848): the member that asks. v10: topic ids in place of names.
+
+A group that is named again is answered once, with what all its mentions ask for. An answer has room for so many bytes:
+once they are used up, the groups that are left get an error with which clients ask for them again.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from echoless.broker.handlers import permits
+from echoless.broker.handlers.answer_room import NO_ROOM, AnswerRoom
 from echoless.broker.handlers.apis import declared
 from echoless.broker.handlers.group_answers import ask_all
 from echoless.broker.handlers.offset_commit import find_topic
@@ -77,6 +81,7 @@ class _Group:
         self.order: dict[Any, tuple[str | None, dict[int, ErrorCode]]] = {}
         """Per topic as the request names it: its name, and each partition with its error."""
         self.rows: list[dict[str, Any]] = []
+        self.row_count = 0
 
     def wanted(self) -> tuple[tuple[str, int], ...] | None:
         """The partitions to ask the coordinator for; None: all."""
@@ -90,8 +95,22 @@ class _Group:
         )
 
 
-def _asked(one: RequestGroup) -> _Group:
-    return _Group(one.group_id, one.topics, one.member_id, one.member_epoch)
+def _merge(groups: tuple[Any, ...], by_id: dict[str, _Group]) -> Iterator[None]:
+    """Adds the groups to `by_id`, each once, one mention at a time."""
+    mentions: dict[str, list[Any]] = {}
+    for entity in groups:
+        one = typed(RequestGroup, entity)
+        known = by_id.get(one.group_id)
+        if known is None:
+            by_id[one.group_id] = _Group(one.group_id, one.topics, one.member_id, one.member_epoch)
+        elif one.topics is None:
+            known.topics = None
+        else:
+            mentions.setdefault(one.group_id, []).extend(one.topics)
+        yield
+    for group_id, topics in mentions.items():
+        group = by_id[group_id]
+        group.topics = None if group.topics is None else (*group.topics, *topics)
 
 
 async def handle(request: Request, services: Services) -> Answer:
@@ -101,7 +120,9 @@ async def handle(request: Request, services: Services) -> Answer:
     body, version = typed(OffsetFetchRequest, request.body), request.version
     rights = rights_of(request, services)
     if version >= GROUPS_FROM:
-        groups = [_asked(typed(RequestGroup, one)) for one in body.groups]
+        by_id: dict[str, _Group] = {}
+        await work_in_turns(_merge(body.groups, by_id))
+        groups = list(by_id.values())
     else:
         groups = [_Group(body.group_id, body.topics)]
     has_ids = version >= TOPIC_IDS_FROM
@@ -149,16 +170,18 @@ def _fill(
     *,
     has_ids: bool,
 ) -> Iterator[None]:
-    """Makes the rows of each group, a partition at a time."""
+    """Makes the rows of each group, a partition at a time, as long as there is room."""
+    left = AnswerRoom()
     for group in groups:
         yield
-        answer: OffsetFetchAnswer | None = answered.get(id(group))
+        answer: OffsetFetchAnswer | None = answered.pop(id(group), None)
         if answer is not None:
-            group.code = answer.error_code
+            group.code = answer.error_code if left else NO_ROOM
         found: dict[tuple[str, int], FetchedOffset] = {}
         if answer is not None and not group.code:
             for one in answer.partitions:
                 found[one.topic, one.partition] = one
+                left.take(len(one.metadata))
                 yield
         if group.topics is None:
             yield from _all_rows(group, found.values(), rights, services, has_ids=has_ids)
@@ -174,6 +197,7 @@ def _rows(
         group.rows.append({**_topic_field(key, has_ids=has_ids), "partitions": partitions})
         for index, code in indexes.items():
             one = None if name is None else found.get((name, index))
+            group.row_count += 1
             partitions.append(_row(one or FetchedOffset("", index, error_code=group.code or code)))
             yield
         if not indexes:
@@ -203,6 +227,7 @@ def _all_rows(
             key = topic.topic_id if has_ids and topic is not None else one.topic
             group.rows.append({**_topic_field(key, has_ids=has_ids), "partitions": partitions})
         partitions.append(_row(one))
+        group.row_count += 1
 
 
 def _topic_field(key: str | uuid.UUID, *, has_ids: bool) -> dict[str, Any]:
@@ -231,8 +256,7 @@ def _fields(version: int, groups: list[_Group]) -> dict[str, Any]:
         for one in groups
     ]
     fields = {"groups": rows} if version >= GROUPS_FROM else rows[0]
-    count = len(groups)
-    count += sum(len(topic["partitions"]) or 1 for group in groups for topic in group.rows)
+    count = len(groups) + sum([one.row_count + len(one.rows) for one in groups])
     return ManyRows(fields) if count > ROWS_PER_TURN else fields
 
 

@@ -16,6 +16,7 @@ from echoless.broker.network.request import Outcome, Request
 from echoless.coordinators.groups.answers import SyncAnswer
 from echoless.coordinators.groups.requests import SyncGroup
 from echoless.protocol.acl import AclOperation
+from echoless.protocol.errors import ErrorCode
 from echoless.protocol.group_responses import encode_sync_group_response
 from echoless.protocol.typed_requests import typed
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 API = declared(__name__)
 
 _NAMES_FROM: Final = 5
+ASSIGNMENTS_MAX: Final = 4_000
+"""Assignments in one request, which are looked at in one step: twice as many as a group has members."""
 
 
 class SyncGroupRequest(NamedTuple):
@@ -40,6 +43,8 @@ class SyncGroupRequest(NamedTuple):
 def handle(request: Request, services: Services) -> Outcome:
     """Answers once the assignment is stored."""
     body = typed(SyncGroupRequest, request.body)
+    if len(body.assignments) > ASSIGNMENTS_MAX:
+        return _packed(request.version, SyncAnswer(ErrorCode.INVALID_REQUEST))
     wanted = SyncGroup(
         group_id=body.group_id,
         generation_id=body.generation_id,

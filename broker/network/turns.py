@@ -34,6 +34,8 @@ FOR_CLIENTS: Final = FairWorkers("for-clients", 1)
 What the broker needs itself (imports, loading the state that it coordinates) has a thread that no client can occupy,
 `BESIDE_THE_LOOP`.
 """
+PATTERNS: Final = FairWorkers("patterns", 1)
+"""Regular expressions of clients: matching one does not need the interpreter, so it holds up no one else here."""
 ADMIN_PORT: Final = "the admin port"
 """The address of everyone who reads the admin port: all of them have one turn."""
 
@@ -108,6 +110,12 @@ async def awaited_in_turns(
 async def in_thread(work: Callable[[], Result]) -> Result:
     """Runs `work` beside the event loop, after what was given before: imports modules, loads state. Not for clients."""
     return await BESIDE_THE_LOOP.run(work)
+
+
+def start_client_threads() -> None:
+    """Starts the threads that work for clients. Raises `OutOfThreadsError`."""
+    FOR_CLIENTS.start()
+    PATTERNS.start()
 
 
 async def for_client(address: str, work: Callable[[], Result]) -> Result:

@@ -28,6 +28,8 @@ class GroupCoordinatorConfig(NamedTuple):
     """Protocols and assignments of all members of a group."""
     member_topics_max: int = 10_000
     """Names of topics that a member of the consumer protocol subscribes to."""
+    group_topics_max: int = 10_000
+    """Names of topics that all members of such a group subscribe to, each counted once: a turn looks at all of them."""
     groups_max: int = 100_000
     """Groups of all coordinators of a broker, those with offsets only included."""
     members_max: int = 50_000

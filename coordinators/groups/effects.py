@@ -35,6 +35,8 @@ class ResolveRegex(NamedTuple):
     group_id: str
     pattern: str
     may_describe: MayDescribe
+    client_host: str
+    """The host of the member, in whose turns the work is done."""
 
 
 class MakeTarget(NamedTuple):

@@ -87,7 +87,11 @@ class Admission:
         if request.member_epoch != JOINS:
             return Refused(ErrorCode.UNKNOWN_MEMBER_ID, "The member is not in the group.")
         size = member_size(request.topic_names or (), request.topic_regex)
-        has_room = self._bounds.has_room_for_member() and self._bounds.has_room_for(size)
+        has_room = (
+            self._bounds.has_room_for_member()
+            and self._bounds.has_room_for(size)
+            and self._has_room_for_names(request)
+        )
         if not has_room or len(self._state.members) >= self._bounds.config.group_consumer_max_size:
             return Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, _FULL)
         self._put_member(member_id, _member(request))
@@ -144,7 +148,15 @@ class Admission:
         value = _updated(known, request)
         before = member_size(known.topic_names, known.topic_regex)
         more = member_size(value.topic_names, value.topic_regex) - before
-        return self._bounds.has_room_for(more)
+        return self._bounds.has_room_for(more) and self._has_room_for_names(request)
+
+    def _has_room_for_names(self, request: ConsumerHeartbeat) -> bool:
+        """Whether the group may subscribe to what the request names besides what it subscribes to."""
+        known, most = self._state.subscribed, self._bounds.config.group_topics_max
+        names = request.topic_names or ()
+        if len(known) + len(names) <= most:
+            return True
+        return len(known) + sum([name not in known for name in set(names)]) <= most
 
     def _return(self, holder: str, member_id: str, request: ConsumerHeartbeat) -> None:
         """Give a static member that is back what its earlier incarnation had, and was to have."""

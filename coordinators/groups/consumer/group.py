@@ -140,12 +140,7 @@ class ConsumerGroup:
     def subscribed(self) -> frozenset[str]:
         """The topics that any member subscribes to."""
         if self._subscribed is None:
-            names: set[str] = set()
-            for member in self.state.members.values():
-                names.update(member.topic_names)
-            for regex in self.state.regexes.values():
-                names.update(regex.topics)
-            self._subscribed = frozenset(names)
+            self._subscribed = frozenset(self.state.subscribed)
         return self._subscribed
 
     def is_free_for(self, member_id: str, partition: TopicIdPartition) -> bool:

@@ -30,7 +30,7 @@ def resolve(group: ConsumerGroup, pattern: str, request: ConsumerHeartbeat) -> E
     if pattern in group.resolving:
         return []
     group.resolving[pattern] = {}
-    return [ResolveRegex(group.group_id, pattern, request.may_describe)]
+    return [ResolveRegex(group.group_id, pattern, request.may_describe, request.client_host)]
 
 
 def refresh(

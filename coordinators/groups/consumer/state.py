@@ -2,12 +2,12 @@
 
 The same class holds what is committed and what a coordinator works on, so loading and serving share `put`.
 
-Invariant: `owners`, `instances` and `size` agree with `currents` and `members`.
+Invariant: `owners`, `instances`, `subscribed` and `size` agree with `currents`, `members` and `regexes`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
 
 from echoless.protocol.state_records.consumer_group_values import (
@@ -62,6 +62,8 @@ class ConsumerState:
         self.regexes: dict[str, RegexValue] = {}
         self.owners: dict[TopicIdPartition, str] = {}
         """The member that has each partition, or has not given it up yet."""
+        self.subscribed: dict[str, int] = {}
+        """The number of members and regular expressions that stand for each topic."""
         self.instances: dict[str, str] = {}
         """Ids of static members, by instance id."""
         self.size = 0
@@ -104,7 +106,8 @@ class ConsumerState:
                 self._put_current(key.member_id, value)
             case RegexKey():
                 assert value is None or isinstance(value, RegexValue)
-                self.regexes.pop(key.pattern, None)
+                replaced = self.regexes.pop(key.pattern, None)
+                self._count(value.topics if value else (), replaced.topics if replaced else ())
                 if value is not None:
                     self.regexes[key.pattern] = value
 
@@ -151,10 +154,12 @@ class ConsumerState:
         other.members, other.targets = dict(self.members), dict(self.targets)
         other.currents, other.regexes = dict(self.currents), dict(self.regexes)
         other.owners, other.instances = dict(self.owners), dict(self.instances)
+        other.subscribed = dict(self.subscribed)
         return other
 
     def _put_member(self, member_id: str, value: MemberValue | None) -> None:
         before = self.members.pop(member_id, None)
+        self._count(value.topic_names if value else (), before.topic_names if before else ())
         instance_id = before.instance_id if before is not None else None
         if instance_id is not None and self.instances.get(instance_id) == member_id:
             del self.instances[instance_id]
@@ -162,6 +167,18 @@ class ConsumerState:
             self.members[member_id] = value
             if value.instance_id is not None:
                 self.instances[value.instance_id] = member_id
+
+    def _count(self, names: Collection[str], instead_of: Collection[str]) -> None:
+        """Count topics that a member or an expression stands for, instead of others."""
+        if names == instead_of:
+            return
+        counts = self.subscribed
+        for name in names:
+            counts[name] = counts.get(name, 0) + 1
+        for name in instead_of:
+            counts[name] -= 1
+            if not counts[name]:
+                del counts[name]
 
     def _put_current(self, member_id: str, value: CurrentValue | None) -> None:
         before = self.currents.pop(member_id, None)

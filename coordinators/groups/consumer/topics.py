@@ -39,9 +39,8 @@ def metadata_hash(names: Iterable[str], topics: KnownTopics) -> int:
     import hashlib  # noqa: PLC0415 - it loads OpenSSL, and most brokers have no such groups
 
     hashed = hashlib.blake2b(digest_size=8)
-    for name in sorted(names):
-        found = topics.find(name)
-        if found is not None:
-            hashed.update(name.encode() + b"\0" + found.topic_id)
-            hashed.update(found.partitions.to_bytes(_COUNT_BYTES, "big"))
+    known = [(name, found) for name in names if (found := topics.find(name)) is not None]
+    for name, found in sorted(known):
+        hashed.update(name.encode() + b"\0" + found.topic_id)
+        hashed.update(found.partitions.to_bytes(_COUNT_BYTES, "big"))
     return int.from_bytes(hashed.digest(), "big", signed=True) or 1

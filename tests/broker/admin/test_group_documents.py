@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Collection, Mapping
 from typing import Any
 
+import pytest
+
+from echoless.broker.admin import group_documents
 from echoless.broker.admin.group_documents import group_document
 from echoless.coordinators.groups.consumer.requests import ConsumerDescribe
 from echoless.coordinators.groups.requests import CommittedPartition as Row
@@ -14,8 +18,11 @@ from echoless.coordinators.groups.requests import (
     OffsetCommit,
     OffsetFetch,
 )
+from echoless.protocol.consumer_assignment import assigned_partitions
 from tests.broker.admin.fake_broker import FakeBroker, FakeGroups
 from tests.coordinators.groups.consumers import GROUP, ConsumerShell
+
+LARGE = struct.pack(">hih", 1, 1, 6) + b"orders" + struct.pack(">i5ii", 5, *range(5), -1)
 
 
 class PureGroups(FakeGroups):
@@ -50,3 +57,20 @@ async def test_a_group_of_the_consumer_protocol_is_shown_with_its_members() -> N
     assert [one["partition"] for one in member["partitions"]] == [0, 1]
     lags = [(one["partition"], one["lag"], one["member_id"]) for one in found["partitions"]]
     assert lags == [(0, 5, "m1"), (1, None, "m1")]
+
+
+async def test_no_more_partitions_are_shown_than_an_answer_has_room_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A member may be given an assignment of 225,000: it is not even read whole."""
+    monkeypatch.setattr(group_documents, "PARTITIONS_MAX", 3)
+    assert len(assigned_partitions(LARGE, 4)) == 4
+    assert len(assigned_partitions(LARGE)) == 5
+    broker: Any = FakeBroker()
+    broker.groups = groups = PureGroups()
+    groups.shell.topics.set("orders", 5)
+    groups.shell.beat("m1", 0, topics=("orders",))
+    found = await group_document(broker, GROUP, lambda _: True)
+    (member,) = found["members"]
+    assert len(member["partitions"]) == len(found["partitions"]) == 3
+    assert not found["is_complete"]

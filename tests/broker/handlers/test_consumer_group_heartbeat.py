@@ -139,8 +139,8 @@ async def test_no_expression_takes_long_on_any_name() -> None:
     """One that takes Python's engine minutes is matched with ten thousand names of the longest kind."""
     names = {f"{'a' * 240}{number:06}!": object() for number in range(10_000)}
     topics: Any = ClusterTopics(names)  # type: ignore[arg-type]  # only their names are looked at
-    assert await topics.matching("(a+)+$", None) == ((), 1)
-    found, _ = await topics.matching("(a+)+0+7!", lambda name: name.endswith("7!"))
+    assert await topics.matching("(a+)+$", "127.0.0.1", None) == ((), 1)
+    found, _ = await topics.matching("(a+)+0+7!", "127.0.0.1", lambda name: name.endswith("7!"))
     assert len(found) == 1
 
 

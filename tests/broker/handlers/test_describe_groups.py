@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from echoless.broker.handlers import answer_room
 from echoless.broker.handlers.describe_groups import API
 from echoless.protocol.errors import ErrorCode
 from tests.broker.handlers.one_group import SUBSCRIPTION, alone, call, created
@@ -61,3 +62,23 @@ async def test_another_broker_has_to_be_asked(kafka: RawConnection) -> None:
         kafka, "describe_groups", 5, groups=("a", "b"), include_authorized_operations=False
     )
     assert [one.error_code for one in answer.groups] == [ErrorCode.NOT_COORDINATOR] * 2
+
+
+async def test_an_answer_has_room_for_the_first_group_and_for_some_more(
+    kafka: RawConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are to be asked for again; what has many bytes is encoded beside the loop."""
+    monkeypatch.setattr(answer_room, "BYTES_MAX", 1)
+    await created(kafka)
+    await alone(kafka)
+    names = ("g", "no", "no", "nor")
+    answer = await call(
+        kafka, "describe_groups", 5, groups=names, include_authorized_operations=False
+    )
+    rows = {one.group_id: (one.error_code, len(one.members)) for one in answer.groups}
+    no_room = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 0)
+    assert rows == {"g": (ErrorCode.NONE, 1), "no": no_room, "nor": no_room}
+    answer = await call(
+        kafka, "describe_groups", 5, groups=names[1:], include_authorized_operations=False
+    )
+    assert answer.groups[0].error_code == ErrorCode.NONE

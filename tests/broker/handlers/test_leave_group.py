@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from echoless.broker.handlers.leave_group import API
+from echoless.broker.handlers.leave_group import API, LEAVING_MAX
 from echoless.protocol.errors import ErrorCode
 from tests.broker.handlers.one_group import GROUP, alone, call, created, heartbeat
 from tests.support.raw_client import RawConnection, nested
@@ -54,3 +54,14 @@ async def test_an_administrator_removes_static_members(kafka: RawConnection) -> 
     await alone(kafka, instance="i")
     code, rows = await leave(kafka, 5, ("", "i"), ("who", None))
     assert (code, rows) == (ErrorCode.NONE, [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID])
+
+
+async def test_more_members_than_a_group_has_are_refused_with_one_request(
+    kafka: RawConnection,
+) -> None:
+    """All of them are looked at in one step."""
+    await created(kafka)
+    members = [(str(number), None) for number in range(LEAVING_MAX + 1)]
+    assert await leave(kafka, 5, *members) == (ErrorCode.INVALID_REQUEST, [])
+    code, rows = await leave(kafka, 5, *members[1:])
+    assert (code, set(rows)) == (ErrorCode.NONE, {ErrorCode.UNKNOWN_MEMBER_ID})

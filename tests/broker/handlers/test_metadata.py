@@ -10,6 +10,7 @@ import pytest
 
 from echoless.broker.cluster.metadata_rows import PACKED_AT_ONCE
 from echoless.broker.config.listener_names import NATIVE
+from echoless.broker.handlers import metadata as handler
 from echoless.broker.handlers.metadata import describe
 from echoless.broker.metadata.topic import NewTopic
 from echoless.broker.network.turns import ROWS_PER_TURN
@@ -150,3 +151,24 @@ async def test_metadata_before_12_takes_names_only(kafka: RawConnection, version
         )
         assert [one.name for one in response.topics] == [one.name or "" for one in wanted]
         assert {one.error_code for one in response.topics} == {ErrorCode.INVALID_REQUEST}
+
+
+async def test_a_request_creates_some_topics_and_the_client_asks_for_the_others_again(
+    kafka: RawConnection, running: Running, monkeypatch: Any
+) -> None:
+    """Code 5, with which Kafka answers for each topic that it begins to create."""
+    monkeypatch.setattr(handler, "CREATED_MAX", 2)
+    topic = nested("metadata", 9, "MetadataRequestTopic")
+    codes: list[list[int]] = []
+    for _ in range(2):
+        answer = await kafka.call(
+            "metadata",
+            9,
+            topics=tuple(topic(name=name) for name in ("a", "b", "c")),
+            allow_auto_topic_creation=True,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        )
+        codes.append([one.error_code for one in answer.topics])
+    assert codes == [[0, 0, ErrorCode.LEADER_NOT_AVAILABLE], [0, 0, 0]]
+    assert set(running.broker.registry.topics) == {"a", "b", "c"}

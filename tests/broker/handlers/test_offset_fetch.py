@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from echoless.broker.handlers import answer_room
 from echoless.broker.handlers.offset_fetch import API, GROUPS_FROM, TOPIC_IDS_FROM
 from echoless.protocol.errors import ErrorCode
 from tests.broker.handlers.one_group import commit, committed, created
@@ -76,3 +77,54 @@ async def test_each_of_several_groups_is_answered(kafka: RawConnection) -> None:
         for one in answer.groups
     ]
     assert found == [("a", []), ("b", [5])]
+
+
+async def test_a_group_that_is_named_again_is_answered_once(kafka: RawConnection) -> None:
+    """With what all its mentions ask for: ten thousand mentions are no ten thousand copies of its offsets."""
+    await create_topic(kafka, "t", 3)
+    await created(kafka)
+    await commit(kafka, {("t", index): index for index in range(3)}, group="a")
+    group = nested("offset_fetch", GROUPS_FROM, "OffsetFetchRequestGroup")
+    topic = nested("offset_fetch", GROUPS_FROM, "OffsetFetchRequestTopics")
+    mentions = [
+        group(group_id="a", topics=(topic(name="t", partition_indexes=(index, 2)),))
+        for index in (0, 1, 1)
+    ]
+    for more, partitions in (((), [0, 2, 1]), ((group(group_id="a", topics=None),), [0, 1, 2])):
+        answer = await kafka.call(
+            "offset_fetch", GROUPS_FROM, groups=(*mentions, *more), require_stable=False
+        )
+        (found,) = answer.groups
+        (rows,) = found.topics
+        assert [row.partition_index for row in rows.partitions] == partitions
+        assert [row.committed_offset for row in rows.partitions] == partitions
+
+
+async def test_groups_for_which_an_answer_has_no_room_are_to_be_asked_for_again(
+    kafka: RawConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each request gets ahead by a group at least, whatever its offsets take."""
+    monkeypatch.setattr(answer_room, "BYTES_MAX", 1)
+    await create_topic(kafka, "t", 3)
+    await created(kafka)
+    names = ["a", "b", "c"]
+    for name in names:
+        await commit(kafka, {("t", index): index for index in range(3)}, group=name)
+    group = nested("offset_fetch", GROUPS_FROM, "OffsetFetchRequestGroup")
+    left, requests = names, 0
+    while left:
+        answer = await kafka.call(
+            "offset_fetch",
+            GROUPS_FROM,
+            groups=tuple(group(group_id=name, topics=None) for name in left),
+            require_stable=False,
+        )
+        assert [one.group_id for one in answer.groups] == left
+        codes = [one.error_code for one in answer.groups]
+        assert codes == [
+            ErrorCode.NONE,
+            *[ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * (len(left) - 1),
+        ]
+        assert [len(one.topics) for one in answer.groups] == [1, *[0] * (len(left) - 1)]
+        left, requests = left[1:], requests + 1
+    assert requests == len(names)

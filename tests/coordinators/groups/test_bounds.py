@@ -121,6 +121,19 @@ def batch_sizes(shell: Shell) -> list[int]:
     return sizes
 
 
+def test_the_names_that_a_group_subscribes_to_are_bounded_together() -> None:
+    """Each counts once, however many members name it, and is free again when the last of them has left."""
+    shell = ConsumerShell(GroupCoordinatorConfig(group_topics_max=3))
+    full = ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert shell.code("m1", 0, topics=("a", "b")) == ErrorCode.NONE
+    assert shell.code("m2", 0, topics=("c", "d")) == full
+    assert shell.code("m2", 0, topics=("a", "b", "c")) == ErrorCode.NONE
+    epochs = shell.settle("m1", "m2")
+    assert shell.code("m1", epochs["m1"], topics=("a", "e")) == full
+    assert shell.code("m2", -1) == ErrorCode.NONE
+    assert shell.code("m1", epochs["m1"], topics=("a", "e")) == ErrorCode.NONE
+
+
 def test_members_that_join_at_once_are_stored_in_batches():
     """Their subscriptions together would not fit one: it would be refused, whenever they try."""
     shell = ConsumerShell()
