@@ -7,10 +7,8 @@ request is compared. Run it before and after a change to a path that every reque
 from __future__ import annotations
 
 import argparse
-import compileall
 import itertools
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -23,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from benchmarks.compiled import compile_tree, keep_compiled_code
 from benchmarks.first_record import acknowledge_one
 from benchmarks.pairs import Pair, in_turn, print_pair
 from benchmarks.present_pages import take_pages
@@ -76,7 +75,7 @@ def _path_of(tree: Path) -> Path:
 def tree_of(commit: str) -> Iterator[Path]:
     """Like `unpacked`, compiled as the code of an installation is."""
     with unpacked(commit) as directory:
-        _compile(directory)
+        compile_tree(directory)
         yield directory
 
 
@@ -86,17 +85,8 @@ def this_tree() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="versus-") as directory:
         for place in _PLACES:
             shutil.copytree(REPOSITORY / place, Path(directory) / place, symlinks=True)
-        _compile(_path_of(Path(directory)))
+        compile_tree(_path_of(Path(directory)))
         yield _path_of(Path(directory))
-
-
-def _compile(tree: Path) -> None:
-    rooms = (tree / "echoless").glob("*/")  # links, which are not followed
-    for directory in [tree, *(room for room in rooms if room.is_dir())]:
-        compileall.compile_dir(directory, quiet=1)
-    if (tree / "broker" / "start_code.py").exists():  # before 0.3.0
-        command = [sys.executable, "-P", "-m", "broker.start_code"]
-        subprocess.run(command, env={**os.environ, "PYTHONPATH": str(tree)}, check=True)
 
 
 @contextmanager
@@ -234,6 +224,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
+    keep_compiled_code()
     figures: dict[str, Pair] = {}
     with this_tree() as here, tree_of(arguments.commit) as there:
         for name in arguments.what:

@@ -21,11 +21,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from benchmarks.compiled import compile_tree, keep_compiled_code
 from benchmarks.first_record import acknowledge_one
 from benchmarks.own_topic import DELETES_SOON, KAFKA_DELETES_SOON, own_topic
 from benchmarks.pairs import Pair, pairs_of, print_pair, run_load, several_in_turn
 from tests.support.apache_kafka import ApacheKafka, KafkaVersion
-from tests.support.echoless import Echoless
+from tests.support.echoless import SOURCES, Echoless
 
 KAFKA_JVM = (
     *("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
@@ -254,6 +255,8 @@ def main() -> None:
     versions = [one for one in KafkaVersion if one.is_there]
     for one in set(KafkaVersion) - set(versions):
         print(f"left out: Kafka {one.value}, which `python -m tests.toolchain` gets")
+    keep_compiled_code()
+    compile_tree(SOURCES)
     rows: list[Row] = []
     for name in arguments.what:
         rows += MEASUREMENTS[name](versions, arguments.rounds, arguments.seconds)
