@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -64,7 +63,7 @@ def new_broker(
     """
     tls = _new_tls(config)
     if config.security_protocol(NATIVE) is not SecurityProtocol.PLAINTEXT:
-        environment = replace(environment, open_peers=partial(_open_peers, config, tls))
+        environment = environment._replace(open_peers=partial(_open_peers, config, tls))
     metrics = Metrics()
     decisions = Decisions(metrics)
     faults = faults_class(config, environment, decisions)

@@ -9,10 +9,9 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import cache
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from echoless.broker.descriptors import SPARES, descriptor_shares
 from echoless.storage.disk_work import RunAll, in_threads, one_by_one
@@ -28,8 +27,7 @@ COORDINATION_FILE: Final = "coordination.sqlite"
 """The file in the data directory in which the embedded coordinator keeps its nodes."""
 
 
-@dataclass(slots=True, frozen=True, kw_only=True, eq=False)
-class Environment:
+class Environment(NamedTuple):
     """The environment of one broker."""
 
     file_system: FileSystem

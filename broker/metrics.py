@@ -33,7 +33,7 @@ class Latencies(dict[int, list[float]]):
         return row
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, repr=False, eq=False)
 class Metrics:
     """The counters of one broker since its start."""
 

@@ -264,8 +264,7 @@ class Acls:
         return self._by_type[resource_type].named(pattern_type)
 
 
-@dataclass(slots=True, frozen=True)
-class AclAuthorizer:
+class AclAuthorizer(NamedTuple):
     """Decides by a cluster's ACLs."""
 
     acls: Acls

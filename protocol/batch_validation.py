@@ -30,8 +30,7 @@ a count that nothing backs would move the log's end by up to 2**31. Knows nothin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.record_batch import (
@@ -61,8 +60,7 @@ _LEGACY_LENGTH_MIN: Final = 14
 """The smallest message of magic 0: Kafka calls a shorter length corrupt before it sees the magic."""
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
-class TimestampRules:
+class TimestampRules(NamedTuple):
     """A topic's `message.timestamp.type`, `...before.max.ms` and `...after.max.ms`."""
 
     log_append_time: bool = False

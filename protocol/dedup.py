@@ -113,7 +113,7 @@ class ProducerEntry:
         return self.batches[-1].timestamp if self.batches else -1
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, eq=False)
 class PartitionRules:
     """The properties of the partition on which the decision depends."""
 

@@ -12,7 +12,7 @@ _WEEK_MS = 7 * 24 * 60 * 60 * 1000
 _DAY_MS = 24 * 60 * 60 * 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class LogConfig:
     """Settings of one log; replaced as a whole by `Log.reconfigure`."""
 

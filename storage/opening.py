@@ -18,7 +18,7 @@ from echoless.storage.producers.state import ProducerStates
 from echoless.storage.segments import Segments
 
 
-@dataclass(slots=True, frozen=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class LogOpening:
     """One partition directory, and what is known of its log from elsewhere."""
 

@@ -27,8 +27,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from echoless.storage import paths
 from echoless.storage.directory_checkpoints import DirectoryCheckpoints, PartitionOffsets
@@ -53,8 +52,7 @@ class StrayError(StorageError):
     """A log cannot be set aside or restored; the message says why."""
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
-class Stray:
+class Stray(NamedTuple):
     """One log set aside."""
 
     topic: str
@@ -106,7 +104,7 @@ def set_aside(fs: FileSystem, data_dir: str, stray: Stray) -> Stray:
     }
     write_properties(fs, paths.join(path, paths.STRAY_PROPERTIES), properties, _SEPARATOR)
     fs.rename(path, new)
-    return replace(stray, name=paths.name_of(new), size_bytes=directory_bytes(fs, new))
+    return stray._replace(name=paths.name_of(new), size_bytes=directory_bytes(fs, new))
 
 
 def set_aside_unopened(

@@ -13,7 +13,6 @@ A crash after any step: the next start begins again and finds less to give up.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from echoless.broker.cluster.withdrawal import withdraw
@@ -99,7 +98,7 @@ class Joining:
 
         Raises `CoordinationError`.
         """
-        self._info = replace(self._registration(), is_leaving=True)
+        self._info = self._registration()._replace(is_leaving=True)
         await update_registration(self._tree, self._info)
 
     async def announce_unserved(self, topics: frozenset[str]) -> None:
@@ -107,7 +106,7 @@ class Joining:
 
         Raises `CoordinationError`.
         """
-        self._info = replace(self._registration(), unserved=topics)
+        self._info = self._registration()._replace(unserved=topics)
         await update_registration(self._tree, self._info)
 
     def _registration(self) -> BrokerInfo:

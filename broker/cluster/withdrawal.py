@@ -16,7 +16,6 @@ has all that it had.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Final
 
 from echoless.broker.metadata.node_data import NO_LEADER, LeaderAndIsr
@@ -63,5 +62,5 @@ def withdrawn(state: LeaderAndIsr, broker_id: int, *, tail_is_safe: bool) -> Lea
     others = tuple(replica for replica in state.isr if replica != broker_id)
     isr = state.isr if tail_is_safe or not others else others
     if state.leader != broker_id:
-        return replace(state, isr=isr)
-    return replace(state, leader=NO_LEADER, leader_epoch=state.leader_epoch + 1, isr=isr)
+        return state._replace(isr=isr)
+    return state._replace(leader=NO_LEADER, leader_epoch=state.leader_epoch + 1, isr=isr)

@@ -10,8 +10,7 @@ coordinators, so some settings are fixed: no client changes them, and what is st
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from echoless.broker.config.names import Config
 from echoless.protocol.errors import ErrorCode, KafkaError
@@ -26,8 +25,7 @@ _NEWEST_OF_EACH_KEY: Final[Mapping[str, str]] = {
 }
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
-class InternalTopic:
+class InternalTopic(NamedTuple):
     """One internal topic."""
 
     name: str

@@ -108,9 +108,12 @@ class TimestampType(enum.StrEnum):
     LOG_APPEND_TIME = "LogAppendTime"
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
+@dataclass(slots=True, frozen=True, kw_only=True, repr=False, eq=False)
 class Config(StoredConfig):
-    """One broker's configuration, complete and checked. Sizes are bytes, times milliseconds."""
+    """One broker's configuration, complete and checked. Sizes are bytes, times milliseconds.
+
+    It has no `repr`, so that none of its secrets is printed.
+    """
 
     broker_id: int = _setting(1, integer(0), "id of this broker, unique in its cluster", "ID")
     listen: tuple[Address, ...] = _setting(
@@ -350,7 +353,7 @@ class Config(StoredConfig):
         "IdempotentWrite on the cluster",
     )
 
-    listener_overrides: Overrides = field(default_factory=dict, repr=False)
+    listener_overrides: Overrides = field(default_factory=dict)
     """The tables `[listener.NAME]` of the configuration file; they have no name of their own."""
 
     def of_listener(self, listener: str) -> Config:

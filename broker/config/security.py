@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from echoless.broker.config.listener_names import LISTENERS
 from echoless.broker.config.principal_mapping import (
@@ -77,8 +77,7 @@ TOKEN_ALGORITHMS: Final = (
 """Signatures with a public key. Never `none`, and none with a shared secret: a public key could be taken for one."""
 
 
-@dataclass(slots=True, frozen=True)
-class ListenerProtocol:
+class ListenerProtocol(NamedTuple):
     """The security protocol of one listener."""
 
     listener: str

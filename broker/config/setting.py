@@ -37,4 +37,4 @@ def setting(
         "flag_metavar": flag_metavar,
         "flag_alone": flag_alone,
     }
-    return field(default=default, metadata=metadata, repr=not kind.is_secret)
+    return field(default=default, metadata=metadata)

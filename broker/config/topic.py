@@ -42,7 +42,7 @@ def _overriding(broker_name: str) -> Any:
     return field(metadata={"broker_name": broker_name})
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class TopicConfig:
     """The values in force for one topic. Sizes are bytes, times milliseconds."""
 

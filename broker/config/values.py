@@ -11,7 +11,6 @@ import enum
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar
 
 INT32_MAX: Final = 2**31 - 1
@@ -87,8 +86,7 @@ class ConfigType(enum.IntEnum):
     PASSWORD = 9
 
 
-@dataclass(slots=True, frozen=True, eq=False)
-class ValueKind(Generic[Value]):
+class ValueKind(NamedTuple, Generic[Value]):
     """One kind of value: `parse` reads it and raises `ValueError`; `expects` completes "takes"."""
 
     expects: str

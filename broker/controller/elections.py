@@ -28,7 +28,7 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final
 
@@ -199,4 +199,4 @@ _ELECTIONS = {ElectionType.PREFERRED: _preferred, ElectionType.UNCLEAN: _unclean
 
 def led_by(leader: int, state: LeaderAndIsr, isr: tuple[int, ...]) -> LeaderAndIsr:
     """The state under `leader`, one epoch later."""
-    return replace(state, leader=leader, leader_epoch=state.leader_epoch + 1, isr=isr)
+    return state._replace(leader=leader, leader_epoch=state.leader_epoch + 1, isr=isr)

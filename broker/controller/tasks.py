@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from echoless.broker.controller.campaign import Term
@@ -182,7 +181,7 @@ class ControllerTasks:
     async def _write(self, changes: Sequence[StateChange]) -> None:
         for start in range(0, len(changes), self._changes_max):
             some = [
-                change._replace(after=replace(change.after, controller_epoch=self.term.epoch))
+                change._replace(after=change.after._replace(controller_epoch=self.term.epoch))
                 for change in changes[start : start + self._changes_max]
             ]
             try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -61,8 +60,7 @@ class FaultInjection:
         self._open_peers = environment.open_peers
         self._open_tree = environment.open_tree
         self._tree: NodeTree | None = None
-        self.environment = replace(
-            environment,
+        self.environment = environment._replace(
             file_system=self._file_system,
             open_peers=self._watched_peers,
             open_tree=self._watched_tree,

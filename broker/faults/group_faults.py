@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from echoless.broker.essential_task import reported_task
@@ -55,7 +54,7 @@ def _move(shard: GroupShard, services: Services) -> Callable[[], None]:
         raise RuleError(
             f"move_coordinator: {partition.name} has no other replica in sync that could lead it"
         )
-    after = replace(before, leader=others[0], leader_epoch=before.leader_epoch + 1)
+    after = before._replace(leader=others[0], leader_epoch=before.leader_epoch + 1)
     change = StateChange(partition.topic, partition.index, before, after)
 
     async def write() -> None:

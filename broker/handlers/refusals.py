@@ -7,8 +7,7 @@ error that is not the handler's own: fault rules, unsupported versions, and what
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from echoless.broker.handlers.request_topics import topics_of
 from echoless.broker.network.denial import IsRefused, everything
@@ -16,8 +15,7 @@ from echoless.broker.network.request import Request
 from echoless.protocol.errors import KafkaError
 
 
-@dataclass(slots=True, frozen=True, kw_only=True, eq=False)
-class Refusal:
+class Refusal(NamedTuple):
     """The parts of a request to answer with an error."""
 
     request: Request

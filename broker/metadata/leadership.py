@@ -8,7 +8,6 @@ from what is appended after it. Pure.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 
 from echoless.broker.metadata.node_data import NO_LEADER, LeaderAndIsr
 from echoless.broker.metadata.topic import Topic
@@ -38,7 +37,7 @@ def claim(topic: Topic, broker_id: int) -> Topic:
         for partition, replicas in topic.assignment.items()
         if (state := _claimed(topic.states.get(partition), replicas, broker_id)) is not None
     }
-    return replace(topic, states=states)
+    return topic._replace(states=states)
 
 
 def _claimed(
@@ -49,8 +48,7 @@ def _claimed(
     is_free = state.leader == NO_LEADER and broker_id in state.isr
     if state.leader != broker_id and not is_free:
         return state
-    return replace(
-        state,
+    return state._replace(
         leader=broker_id,
         leader_epoch=state.leader_epoch + 1,
         node_version=state.node_version + 1,

@@ -14,7 +14,6 @@ import base64
 import json
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from echoless.broker.tree.node_json import decode_node_json
@@ -100,8 +99,7 @@ def partition_state_path(topic: str, partition: int) -> str:
     return f"{TOPICS}/{topic}/partitions/{partition}/state"
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
-class LeaderAndIsr:
+class LeaderAndIsr(NamedTuple):
     """A partition's leader and in-sync replicas."""
 
     leader: int

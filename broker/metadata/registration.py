@@ -10,8 +10,8 @@ import asyncio
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from echoless.broker.config.listener_names import KAFKA_LISTENERS
 from echoless.broker.metadata.node_data import BROKERS, NodeDataError, broker_path
@@ -37,8 +37,7 @@ class BrokerIdInUseError(CoordinationError):
     """A broker with this id is alive."""
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """The address of a listener."""
 
     host: str
@@ -46,8 +45,7 @@ class Endpoint:
     security_protocol: str = _PLAINTEXT
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
-class BrokerInfo:
+class BrokerInfo(NamedTuple):
     """A broker's registration: what the other brokers need to know of it."""
 
     broker_id: int
@@ -55,7 +53,7 @@ class BrokerInfo:
     """By listener name: `PLAINTEXT` and `EXTERNAL` for Kafka's protocol, `NATIVE` for ours."""
     started_ms: int
     rack: str | None = None
-    features: Mapping[str, object] = field(default_factory=dict)
+    features: Mapping[str, object] = MappingProxyType({})
     is_leaving: bool = False
     """Whether it is about to stop: it must not lead, and is not waited for."""
     unserved: frozenset[str] = frozenset()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from echoless.broker.metadata.node_data import Assignment, LeaderAndIsr, Reassignment
@@ -16,8 +17,7 @@ from echoless.broker.metadata.node_data import Assignment, LeaderAndIsr, Reassig
 NO_NODE: Final = -1
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
-class Topic:
+class Topic(NamedTuple):
     """One topic: id, assignment, partition states and configuration overrides."""
 
     name: str
@@ -31,7 +31,7 @@ class Topic:
     node_version: int = 0
     config_version: int = NO_NODE
     """Version of the configuration node; -1 if there is none."""
-    reassignments: Mapping[int, Reassignment] = field(default_factory=dict)
+    reassignments: Mapping[int, Reassignment] = MappingProxyType({})
     """Reassignments of partitions that are on their way to other replicas."""
     has_id_node: bool = False
     """Whether there is a node that tells it from a later topic of the same name; Kafka makes none."""
@@ -50,9 +50,8 @@ class Topic:
             for partition, state in self.states.items()
         }
         if known.node_version <= self.node_version:
-            return replace(self, states=states)
-        return replace(
-            self,
+            return self._replace(states=states)
+        return self._replace(
             assignment=known.assignment,
             reassignments=known.reassignments,
             node_version=known.node_version,
@@ -67,7 +66,7 @@ class Topic:
             if partition not in self.states
             or self.states[partition].node_version < state.node_version
         }
-        return replace(self, states=dict(sorted({**self.states, **newer}.items())))
+        return self._replace(states=dict(sorted({**self.states, **newer}.items())))
 
     @property
     def partition_count(self) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from random import Random
 
 from echoless.broker.metadata.leadership import initial_state
@@ -54,8 +53,7 @@ def extended(
         added = _assign(brokers, partitions, factor, rng)
     else:
         added = check_assignment(explicit, partitions, brokers, factor)
-    return replace(
-        before,
+    return before._replace(
         assignment={**before.assignment, **added},
         states={**before.states, **_initial_states(added, brokers)},
         node_version=before.node_version + 1,
@@ -73,8 +71,7 @@ def reassigned(
     reassignments = {p: move for p, move in before.reassignments.items() if p != partition}
     if reassignment is not None:
         reassignments[partition] = reassignment
-    return replace(
-        before,
+    return before._replace(
         assignment={**before.assignment, partition: replicas},
         reassignments=dict(sorted(reassignments.items())),
         node_version=before.node_version + 1,
@@ -87,8 +84,8 @@ def with_states(topic: Topic, changes: Iterable[StateChange]) -> Topic:
     for change in changes:
         if change.topic == topic.name:
             version = 0 if change.before is None else change.before.node_version + 1
-            states[change.partition] = replace(change.after, node_version=version)
-    return replace(topic, states=dict(sorted(states.items())))
+            states[change.partition] = change.after._replace(node_version=version)
+    return topic._replace(states=dict(sorted(states.items())))
 
 
 def _assign(

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from itertools import islice
 from typing import Final
@@ -108,7 +107,7 @@ async def read_topics(tree: NodeTree, names: Sequence[str]) -> dict[str, Topic]:
             for partition in topic.assignment
             if (topic.name, partition) in states
         }
-        found[topic.name] = replace(topic, states=of_topic, has_id_node=id_node is not None)
+        found[topic.name] = topic._replace(states=of_topic, has_id_node=id_node is not None)
     return await _without_deletions(tree, found)
 
 

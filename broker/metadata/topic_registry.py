@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from random import Random
 from typing import Final, TypeVar
 
@@ -296,8 +295,8 @@ class TopicRegistry:
         await topic_nodes.finish_deletion(self._tree, new.name)
         # Kafka leaves configurations behind and lets them be set before the topic is there.
         config_node = (await self._tree.read_many([topic_config_path(new.name)]))[0]
-        topic = replace(topic, config_version=config_node.version if config_node else NO_NODE)
-        after = replace(topic, config_version=topic.config_version + 1)
+        topic = topic._replace(config_version=config_node.version if config_node else NO_NODE)
+        after = topic._replace(config_version=topic.config_version + 1)
         return await self._commit_in_chunks(after, topic_nodes.create_operations(topic))
 
     async def _delete(self, name: str) -> Topic:
@@ -338,10 +337,10 @@ class TopicRegistry:
 
     async def _configure(self, name: str, alter: Callable[[Config], Config]) -> Topic:
         before = self._existing(name)
-        after = replace(before, config=dict(alter(before.config)))
+        after = before._replace(config=dict(alter(before.config)))
         checks = topic_nodes.identity_checks(before)
         await commit(self._tree, [*checks, topic_nodes.config_operation(after)])
-        return self._publish(replace(after, config_version=before.config_version + 1))
+        return self._publish(after._replace(config_version=before.config_version + 1))
 
     async def _claim(self, broker_id: int) -> None:
         pairs = [(topic, claim(topic, broker_id)) for topic in self.topics.values()]

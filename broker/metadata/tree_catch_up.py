@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from echoless.broker.metadata.node_data import NO_LEADER
@@ -40,5 +39,5 @@ def _raised(old: OldEpoch) -> StateChange:
     before = old.state
     if before is None:
         raise OldCopyError(f"{old.topic}-{old.partition} has no state in the coordinator")
-    after = replace(before, leader=NO_LEADER, leader_epoch=old.log_epoch + 1)
+    after = before._replace(leader=NO_LEADER, leader_epoch=old.log_epoch + 1)
     return StateChange(old.topic, old.partition, before, after)

@@ -7,8 +7,7 @@ authorizer (`Services.access`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from echoless.protocol.errors import KafkaError
 
@@ -21,8 +20,7 @@ def everything(_topic: object, _partition: int) -> bool:
     return True
 
 
-@dataclass(slots=True, frozen=True, eq=False)
-class Denial:
+class Denial(NamedTuple):
     """The error for what a client may not do."""
 
     error: KafkaError

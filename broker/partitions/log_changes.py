@@ -36,7 +36,7 @@ from echoless.storage.producers.snapshot import SnapshotError
 logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True, frozen=True, eq=False)
+@dataclass(slots=True, eq=False)
 class LogChange:
     """One change of a follower's log."""
 

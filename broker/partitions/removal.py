@@ -14,9 +14,8 @@ import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from echoless.broker.limited_log import LimitedLog
 from echoless.broker.metadata.topic import Topic
@@ -37,8 +36,7 @@ _SWEEP_PAUSE_S: Final = 0.005
 """Pause between two slices of removed directories, so that the disk serves others too."""
 
 
-@dataclass(slots=True, frozen=True, eq=False)
-class _Leaving:
+class _Leaving(NamedTuple):
     """A deleted topic whose directories still have their names."""
 
     name: str

@@ -39,7 +39,7 @@ MIN_BYTES_MAX: Final = BYTES_MAX // 2
 answer may end well below `BYTES_MAX`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class FetchParts:
     """The parts of the broker that a fetch needs."""
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from typing import Final
 
 from echoless.broker.essential_task import essential_task
@@ -145,7 +144,7 @@ class IsrChanges:
         if not await self._announce(partition, in_sync, wanted):
             return False
         logger.info("%s: in-sync replicas %s -> %s", partition.name, in_sync.isr, wanted)
-        change = StateChange(partition.topic, partition.index, before, replace(before, isr=wanted))
+        change = StateChange(partition.topic, partition.index, before, before._replace(isr=wanted))
         await self._registry.change_states([change])
         self._metrics.isr_shrinks_total += len(set(before.isr) - set(wanted))
         self._metrics.isr_expands_total += len(set(wanted) - set(before.isr))

@@ -16,14 +16,12 @@ Pure. Called by `compaction.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 _DAY_MS = 24 * 60 * 60 * 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionRules:
+class CompactionRules(NamedTuple):
     """A compacted topic's settings. Times in ms."""
 
     min_dirty_ratio: float = 0.5

@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from echoless.protocol.checksum import crc32c
 from echoless.protocol.dedup import ProducerEntry
@@ -55,8 +54,7 @@ class SnapshotError(Exception):
     """The snapshot is damaged or of another version; the message says where and how."""
 
 
-@dataclass(slots=True, frozen=True, kw_only=True, eq=False)
-class Snapshot:
+class Snapshot(NamedTuple):
     """A decoded snapshot, checked as a whole."""
 
     offset: int

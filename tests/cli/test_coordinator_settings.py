@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -28,7 +27,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
         raise CoordinationError("no coordinator here")
 
     machine = environment.this_machine()
-    unconnected = dataclasses.replace(machine, open_tree=refuse)
+    unconnected = machine._replace(open_tree=refuse)
     for module in (acl_targets, catching_up, user_tree):
         monkeypatch.setattr(module, "this_machine", lambda: unconnected)
     return configs

@@ -23,7 +23,7 @@ SMALL = LogConfig(segment_bytes=600, index_interval_bytes=200, retention_ms=-1)
 class OneLog:
     """A log that can be closed, or dropped as by kill -9, and opened again."""
 
-    config: LogConfig = SMALL
+    config: LogConfig = field(default_factory=lambda: SMALL)
     fs: FileSystem = field(default_factory=new_file_system)
     log: Log = field(init=False)
 

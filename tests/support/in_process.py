@@ -53,7 +53,7 @@ async def in_process(
     config = Config(data_dir=str(directory / "data"), **{**any_port, **settings})
     environment = environment or this_machine()
     guard = SyncGuard(environment.file_system)
-    broker = new_broker(config, replace(environment, file_system=guard))
+    broker = new_broker(config, environment._replace(file_system=guard))
     listeners = bind_listeners(config)
     try:
         await broker.start({one.name: one.advertised for one in listeners})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from dataclasses import replace
 
 import pytest
 
@@ -127,7 +126,7 @@ async def test_an_empty_disk_is_in_sync_with_nobody(log_flush: LogFlush) -> None
     await first.broker.stop()
     path, tree = partition_state_path("orders", 0), server.connect()
     node = await tree.read(path)  # as if both replicas had been killed at once
-    state = replace(decode_partition_state(path, node), isr=(1, 2), leader=NO_LEADER)
+    state = decode_partition_state(path, node)._replace(isr=(1, 2), leader=NO_LEADER)
     await tree.write(path, encode_partition_state(state), node.version)
     second = Member(server, MemoryFileSystem(), log_flush=log_flush)
     await second.start()

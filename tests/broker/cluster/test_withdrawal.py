@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,7 +41,7 @@ async def registry(tree: MemoryNodeTree) -> TopicRegistry:
     assignment = {0: (1, 2), 1: (2, 1), 2: (1, 3), 3: (2, 3)}
     topic = await registry.create_topic(NewTopic(name="t", assignment=assignment))
     before = topic.states[2]
-    await registry.change_states([StateChange("t", 2, before, replace(before, isr=(1,)))])
+    await registry.change_states([StateChange("t", 2, before, before._replace(isr=(1,)))])
     return registry
 
 
@@ -90,8 +88,8 @@ async def test_a_race_with_the_controller_has_one_winner(
     async def elect(partition: int) -> None:
         await controller.load()
         before = controller.topics["t"].states[partition]
-        elected = replace(
-            before, leader=2, leader_epoch=before.leader_epoch + 1, controller_epoch=1
+        elected = before._replace(
+            leader=2, leader_epoch=before.leader_epoch + 1, controller_epoch=1
         )
         await controller.change_states([StateChange("t", partition, before, elected)])
 
@@ -137,10 +135,10 @@ async def test_no_write_under_way_brings_a_lost_tail_back(
     """The leader has taken the earlier life into the ISR, and its write comes late."""
     leader = await loaded(server.connect())
     before = leader.topics["t"].states[0]
-    await registry.change_states([StateChange("t", 0, before, replace(before, leader=2, isr=(2,)))])
+    await registry.change_states([StateChange("t", 0, before, before._replace(leader=2, isr=(2,)))])
     await leader.load()
     before = leader.topics["t"].states[0]
     await withdraw(registry, 1, tail_is_safe=False)
     with pytest.raises(MultiFailedError):
-        await leader.change_states([StateChange("t", 0, before, replace(before, isr=(2, 1)))])
+        await leader.change_states([StateChange("t", 0, before, before._replace(isr=(2, 1)))])
     assert summary(registry)[0][2] == (2,)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -177,7 +176,7 @@ class Member:
                 return
 
     async def announce_leaving(self) -> None:
-        await update_registration(self.tree, replace(self._info(), is_leaving=True))
+        await update_registration(self.tree, self._info()._replace(is_leaving=True))
 
     async def stay(self) -> None:
         """Takes the announcement back."""
@@ -264,7 +263,7 @@ class Cluster:
                     continue
                 isr = tuple(one for one in topic.assignment[partition] if one in live)
                 if before.leader in isr and isr != before.isr:
-                    after = replace(before, isr=isr)
+                    after = before._replace(isr=isr)
                     changes.append(StateChange(topic.name, partition, before, after))
         return changes
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -318,7 +317,7 @@ def test_a_change_of_one_partition_is_decided_alone(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(tasks, "elect", recording)
         member = cluster.members[2]
         before = member.registry.topics["t"].states[5]
-        after = replace(before, isr=(1,))
+        after = before._replace(isr=(1,))
         await member.registry.change_states([StateChange("t", 5, before, after)])
         await settle()
         assert set(looked_at) == {5}
@@ -451,7 +450,7 @@ def test_the_last_replica_in_sync_is_not_dropped() -> None:
             assert state is not None
             # As if 1 had been taken in again, and 2 had died thereafter.
             for leader, isr in ((2, (2, 1)), (1, (1,))):
-                state = replace(state, leader=leader, isr=isr, leader_epoch=state.leader_epoch + 1)
+                state = state._replace(leader=leader, isr=isr, leader_epoch=state.leader_epoch + 1)
                 version = server.nodes.read(path).version
                 write = SetData(path, encode_partition_state(state), version)
                 server.apply(server.nodes.plan_multi([write], 0))

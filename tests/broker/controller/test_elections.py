@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -209,7 +207,7 @@ states = st.one_of(
 
 
 def apply(one: Topic, changes: list[StateChange]) -> Topic:
-    return replace(one, states={**one.states, **{c.partition: c.after for c in changes}})
+    return one._replace(states={**one.states, **{c.partition: c.after for c in changes}})
 
 
 @given(replicas=replica_lists, before=states, brokers=brokers_alive, unclean=st.booleans())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,8 +26,8 @@ ALL = Electorate(frozenset(BROKERS))
 def asked(one: Topic, *target: int) -> Topic:
     """The topic once its partition 0 is asked to move."""
     replicas, moving = reassign(one, 0, target)
-    return replace(
-        one, assignment={0: replicas}, reassignments={} if moving is None else {0: moving}
+    return one._replace(
+        assignment={0: replicas}, reassignments={} if moving is None else {0: moving}
     )
 
 
@@ -37,12 +36,12 @@ def moved(one: Topic, brokers: Electorate = ALL) -> Topic:
     changes = move_into_target([one], brokers)
     one = with_states(one, {change.partition: change.after for change in changes})
     if 0 in one.reassignments and is_moved(one, 0, brokers):
-        one = replace(one, assignment={0: target_of(one, 0)}, reassignments={})
+        one = one._replace(assignment={0: target_of(one, 0)}, reassignments={})
     return one
 
 
 def with_states(one: Topic, states: dict[int, LeaderAndIsr]) -> Topic:
-    return replace(one, states={**one.states, **states})
+    return one._replace(states={**one.states, **states})
 
 
 def shown(one: Topic) -> tuple[tuple[int, ...], int, int, tuple[int, ...]]:
@@ -194,4 +193,4 @@ def synced(one: Topic, caught_up: frozenset[int]) -> Topic:
     if now.leader == NO_LEADER:
         return one
     added = tuple(r for r in one.assignment[0] if r in caught_up and r not in now.isr)
-    return with_states(one, {0: replace(now, isr=(*now.isr, *added))})
+    return with_states(one, {0: now._replace(isr=(*now.isr, *added))})

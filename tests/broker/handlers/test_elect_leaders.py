@@ -6,7 +6,6 @@ import asyncio
 import datetime
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -66,7 +65,7 @@ async def set_state(running: Running, *, leader: int, isr: tuple[int, ...]) -> N
     """Writes a state as a controller, or the leader, would."""
     registry = running.broker.registry
     before = registry.topics["t"].states[0]
-    after = replace(before, leader=leader, isr=isr, leader_epoch=before.leader_epoch + 1)
+    after = before._replace(leader=leader, isr=isr, leader_epoch=before.leader_epoch + 1)
     await registry.change_states([StateChange("t", 0, before, after)])
 
 

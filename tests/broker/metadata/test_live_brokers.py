@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
 
@@ -68,7 +67,7 @@ async def test_an_announcement_is_heard_of(server: MemoryTree, live: LiveBrokers
     """A broker that is about to leave changes its node, not the set of nodes."""
     tree = await join(server, 1)
     await turns()
-    await update_registration(tree, replace(info(1), is_leaving=True))
+    await update_registration(tree, info(1)._replace(is_leaving=True))
     await turns()
     assert live.brokers[1].info.is_leaving
 

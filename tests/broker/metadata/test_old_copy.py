@@ -6,7 +6,6 @@ Nothing is served on it, and how to continue.
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 
 import pytest
 
@@ -153,7 +152,7 @@ async def test_a_newer_coordinator_is_what_every_start_finds() -> None:
     path = partition_state_path("orders", 0)
     node = host.server.nodes.read(path)
     state = decode_partition_state(path, node)
-    newer = replace(state, leader_epoch=state.leader_epoch + 7)
+    newer = state._replace(leader_epoch=state.leader_epoch + 7)
     host.server.nodes.publish([Change(path, node._replace(data=encode_partition_state(newer)))])
     await host.start()
     assert await host.produce(0) == 0

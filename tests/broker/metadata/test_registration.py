@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -283,7 +282,7 @@ class TestUpdate:
         await register_broker(tree, info())
         if loss is not None:
             tree.lose_next_reply(applied=loss)
-        await update_registration(tree, replace(info(), is_leaving=True))
+        await update_registration(tree, info()._replace(is_leaving=True))
         assert (await read_brokers(other))[1].is_leaving
         assert (await other.read(broker_path(1))).owner == tree.session_id
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from echoless.broker.metadata import topic_nodes
@@ -57,7 +55,7 @@ async def topic(registry: TopicRegistry) -> Topic:
 
 def shrink(topic: Topic, partition: int, isr: tuple[int, ...]) -> StateChange:
     before = topic.states[partition]
-    return StateChange(topic.name, partition, before, replace(before, isr=isr))
+    return StateChange(topic.name, partition, before, before._replace(isr=isr))
 
 
 async def write_elsewhere(server: MemoryTree, partition: int, state: LeaderAndIsr) -> None:
@@ -101,14 +99,14 @@ class TestStates:
         assert isinstance(failure.value.cause, BadVersionError)
         assert failure.value.cause.path == partition_state_path("t", 1)
         states = registry.topics["t"].states
-        assert states == {0: topic.states[0], 1: replace(winner, node_version=1)}
+        assert states == {0: topic.states[0], 1: winner._replace(node_version=1)}
 
     async def test_a_decision_on_old_news_has_lost_its_race(
         self, registry: TopicRegistry, topic: Topic
     ) -> None:
         """Not even tried: the view knows better."""
         await registry.change_states([shrink(topic, 0, (1,))])
-        for stale in (shrink(topic, 0, (2,)), shrink(replace(topic, name="gone"), 0, (1,))):
+        for stale in (shrink(topic, 0, (2,)), shrink(topic._replace(name="gone"), 0, (1,))):
             with pytest.raises(MultiFailedError):
                 await registry.change_states([stale])
         assert registry.topics["t"].states[0].isr == (1,)

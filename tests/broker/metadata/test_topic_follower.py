@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -119,7 +118,7 @@ class TestWhatOthersChange:
 
         monkeypatch.setattr(tree, "read_many", recording)
         before = topic.states[7]
-        after = replace(before, leader_epoch=5)
+        after = before._replace(leader_epoch=5)
         await elsewhere.change_states([StateChange("t", 7, before, after)])
         await turns()
         assert here.topics == elsewhere.topics
@@ -137,7 +136,7 @@ class TestWhatOthersChange:
         extended = await elsewhere.create_partitions("t", 3)
         await turns()
         before = extended.states[2]
-        change = StateChange("t", 2, before, replace(before, leader_epoch=7))
+        change = StateChange("t", 2, before, before._replace(leader_epoch=7))
         await elsewhere.change_states([change])
         changed = elsewhere.topics["t"]
         await turns()
@@ -269,7 +268,7 @@ class TestWhatOthersChange:
         await tree.write(topic_path("t"), node.data, 1)
         await tree.write(topic_path("x"), UNMARKED, 0)
         await turns()
-        assert here.topics["t"] == replace(topic, node_version=2)
+        assert here.topics["t"] == topic._replace(node_version=2)
         assert here.topics["x"].partition_count == 2
 
     async def test_the_controllers_first_states_do_not_fail_a_creation(
@@ -443,11 +442,11 @@ async def test_an_older_answer_does_not_move_the_view_back(
     assert old.at_least_as_new_as(new) == new
     assert new.at_least_as_new_as(old) == new
     before = new.states[0]
-    await elsewhere.change_states([StateChange("t", 0, before, replace(before, isr=(1,)))])
+    await elsewhere.change_states([StateChange("t", 0, before, before._replace(isr=(1,)))])
     newest = elsewhere.topics["t"]
     assert new.at_least_as_new_as(newest) == newest
     assert new.at_least_as_new_as(None) == new
-    other = replace(new, topic_id=topic_nodes.decode_topic("/t", UNMARKED).topic_id)
+    other = new._replace(topic_id=topic_nodes.decode_topic("/t", UNMARKED).topic_id)
     assert other.at_least_as_new_as(newest) == other
     await here.close()
 
@@ -492,7 +491,7 @@ class Member:
         changes = []
         for partition, before in topic.states.items():
             epoch = before.leader_epoch + 1
-            after = replace(before, leader=1 + number % 3, leader_epoch=epoch)
+            after = before._replace(leader=1 + number % 3, leader_epoch=epoch)
             changes.append(StateChange(name, partition, before, after))
         await self.registry.change_states(changes)
 

@@ -89,8 +89,8 @@ async def test_a_topic_that_is_there_is_answered_at_once() -> None:
         (topic(HERE), {"index": 1}),
         (topic(HERE), {"index": 0, "leader_epoch": 2}),
         (topic(HERE), {"index": 0, "topic_id": uuid.UUID(int=5)}),
-        (replace(topic(HERE), states={}), {"index": 0}),
-        (replace(topic(HERE), topic_id=uuid.UUID(int=5)), {"index": 0}),
+        (topic(HERE)._replace(states={}), {"index": 0}),
+        (topic(HERE)._replace(topic_id=uuid.UUID(int=5)), {"index": 0}),
     ],
 )
 async def test_a_topic_that_is_not_all_there_is_waited_for(known: Any, opened: Any) -> None:

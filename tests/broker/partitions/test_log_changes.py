@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -66,7 +66,7 @@ class Changing:
 @asynccontextmanager
 async def changing(tmp_path: Path) -> AsyncIterator[Changing]:
     disk = StuckSync()
-    environment = replace(this_machine(), file_system=disk)
+    environment = this_machine()._replace(file_system=disk)
     async with in_process(tmp_path, environment=environment) as running:
         services, replicas = running.broker.services, running.broker.replicas
         await services.topics.create(NewTopic(name="t", partitions=1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -54,7 +54,7 @@ async def write_state(member: Member, **changes: Any) -> LeaderAndIsr:
     """Changes the partition's state node, as a controller does."""
     tree = member.server.connect()
     node = await tree.read(STATE)
-    state = replace(decode_partition_state(STATE, node), **changes)
+    state = decode_partition_state(STATE, node)._replace(**changes)
     await tree.write(STATE, encode_partition_state(state), node.version)
     return state
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +56,7 @@ class StuckDisk(OsFileSystem):
 
 
 def environment(disk: OsFileSystem) -> Environment:
-    return replace(this_machine(), file_system=disk)
+    return this_machine()._replace(file_system=disk)
 
 
 async def stuck(disk: StuckDisk) -> None:
@@ -241,7 +240,7 @@ async def test_a_change_of_one_partition_does_not_look_at_the_others(
 
         monkeypatch.setattr(Partition, "update", recording)
         before = topic.states[7]
-        after = replace(before, leader_epoch=before.leader_epoch + 1)
+        after = before._replace(leader_epoch=before.leader_epoch + 1)
         await broker.registry.change_states([StateChange("t", 7, before, after)])
         assert updated == [7]
         assert broker.partitions["t", 7].leader_epoch == after.leader_epoch

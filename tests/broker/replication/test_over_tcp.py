@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ def environment(server: MemoryTree) -> Environment:
     async def open_tree(_config: Config) -> MemoryNodeTree:
         return tree
 
-    return replace(this_machine(), open_tree=open_tree)
+    return this_machine()._replace(open_tree=open_tree)
 
 
 @pytest.fixture

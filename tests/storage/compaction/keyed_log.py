@@ -127,4 +127,4 @@ def compacted_view(records: Iterable[Record]) -> dict[bytes, tuple[int, bytes, i
 
 def with_rules(config: LogConfig, **rules: float | None) -> LogConfig:
     """The configuration with other rules of compaction."""
-    return replace(config, compaction_rules=replace(config.compaction_rules, **rules))  # type: ignore[arg-type]
+    return replace(config, compaction_rules=config.compaction_rules._replace(**rules))  # type: ignore[arg-type]

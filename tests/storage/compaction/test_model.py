@@ -225,7 +225,7 @@ def test_a_plan_stays_below_every_bound(
 ) -> None:
     """Only a prefix of the closed segments is cleaned, each of it committed and old enough."""
     facts_ = facts_of_segments(drawn)
-    rules = replace(RULES, min_lag_ms=lag_ms)
+    rules = RULES._replace(min_lag_ms=lag_ms)
     found = cleanable(facts_, limit, rules, now_ms)
     assert found == facts_[: len(found)]
     assert all(one.next_offset <= limit for one in found)
@@ -272,11 +272,11 @@ def test_groups_end_where_offsets_or_positions_are_out_of_reach() -> None:
 def test_a_log_is_cleaned_by_ratio_or_by_age() -> None:
     """`min.cleanable.dirty.ratio` is exceeded, or the oldest dirty record has waited for too long."""
     facts_ = facts_of_segments([(10, 100, 0), (10, 100, 500)])
-    half = replace(RULES, min_dirty_ratio=0.5)
+    half = RULES._replace(min_dirty_ratio=0.5)
     due = plan(facts_, 10, half, now_ms=1000)
     assert due is not None
     assert (due.dirty_ratio, due.is_due) == (0.5, False)
-    late = plan(facts_, 10, replace(half, max_lag_ms=499), now_ms=1000)
+    late = plan(facts_, 10, half._replace(max_lag_ms=499), now_ms=1000)
     assert late is not None
     assert late.is_due
     assert plan(facts_, 20, half, now_ms=1000) is None
