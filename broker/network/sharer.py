@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv6Address
+import socket
 from typing import TYPE_CHECKING, Final
 
 from echoless.broker.network.request import ANONYMOUS
@@ -10,8 +10,8 @@ from echoless.broker.network.request import ANONYMOUS
 if TYPE_CHECKING:
     from echoless.broker.network.request import Peer
 
-_HOST_BITS: Final = 64
-"""A site chooses its IPv6 addresses in a network of so many bits as it likes."""
+_NETWORK_BYTES: Final = 8
+"""A site chooses its IPv6 addresses in a network of 64 bits as it likes."""
 
 
 def sharer_of(peer: Peer) -> str:
@@ -26,8 +26,9 @@ def network_of(host: str) -> str:
     """An IPv4 address itself, and the /64 network of an IPv6 address."""
     if ":" not in host:
         return host
-    try:
-        address = int(IPv6Address(host))
-    except ValueError:
+    try:  # not by `ipaddress`, which takes 3 ms of a start
+        address = socket.inet_pton(socket.AF_INET6, host.partition("%")[0])
+    except OSError:
         return host
-    return f"{IPv6Address(address >> _HOST_BITS << _HOST_BITS)}/64"
+    network = address[:_NETWORK_BYTES].ljust(len(address), b"\0")
+    return f"{socket.inet_ntop(socket.AF_INET6, network)}/64"
