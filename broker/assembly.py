@@ -38,7 +38,7 @@ from echoless.broker.network.server import Server
 from echoless.broker.network.turns import in_thread
 from echoless.broker.quotas.connection_rates import ConnectionRates
 from echoless.broker.records.deadlines import Deadlines
-from echoless.broker.records.fetch import FetchParts
+from echoless.broker.records.fetch_parts import FetchParts
 from echoless.broker.records.in_flight import ProduceParts
 from echoless.broker.services import Services
 from echoless.broker.state_topics.append_parts import AppendParts
@@ -207,8 +207,9 @@ def _new_membership(broker: Broker) -> ClusterMembership:
 def _new_groups(broker: Broker) -> GroupService:
     if (
         broker.config.zookeeper_hosts is not None
-    ):  # a leadership may begin while requests are served
-        import_module("echoless.broker.groups.shard")
+    ):  # a leadership may begin, and a follower's log be cut or replaced, while requests are served
+        for module in ("broker.groups.shard", "storage.replacement", "storage.truncation"):
+            import_module(f"echoless.{module}")
     return GroupService(
         broker.config,
         StateTopic(

@@ -25,9 +25,14 @@ from echoless.storage.log_directory import LogDirectory
 
 INTERVAL_S: Final = 5.0
 _CLOCK_SAVED_EVERY_MS: Final = 60_000
-_NEEDED_LATER: Final = ("msgpack", "echoless.storage.compaction.cleaning")
+_NEEDED_LATER: Final = (
+    "msgpack",
+    "echoless.storage.compaction.cleaning",
+    "echoless.storage.pending_segment_removal",
+    "echoless.storage.recovery",
+)
 """Modules that a start does without, but whose import must not fail when they are needed: changes of a log write
-snapshots, and the cleaner is essential."""
+snapshots, the cleaner is essential, old segments go when the disk is nearly full, and a directory may be found again."""
 
 
 class Housekeeping:

@@ -22,7 +22,7 @@ from echoless.broker.metadata.producer_ids import ProducerIds
 from echoless.broker.metadata.topic_registry import TopicRegistry
 from echoless.broker.metrics import Metrics
 from echoless.broker.partitions.partition_registry import PartitionRegistry
-from echoless.broker.records.fetch import FetchParts
+from echoless.broker.records.fetch_parts import FetchParts
 from echoless.broker.records.in_flight import ProduceParts
 from echoless.broker.records.record_thread import RecordThread
 from echoless.broker.tree.node_tree import NodeTree

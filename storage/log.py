@@ -24,7 +24,7 @@ the high watermark only what it is passed.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from echoless.protocol.dedup import (
     APPEND,
@@ -50,27 +50,28 @@ from echoless.storage import paths, retention
 from echoless.storage.append_origin import AppendOrigin, LeaderOrigin
 from echoless.storage.appended import Appended, ReplicatedAppend
 from echoless.storage.compaction.compaction import Compaction
-from echoless.storage.compaction.swap import PendingSwap
 from echoless.storage.durability import Durability
-from echoless.storage.empty_batches import Passed, pass_empty
 from echoless.storage.file_system import StorageError
 from echoless.storage.log_config import LogConfig
+from echoless.storage.new_log import begin
 from echoless.storage.old_segments import OldSegments
 from echoless.storage.opening import LogOpening, Recovered
 from echoless.storage.pending_change import PendingChange
 from echoless.storage.pending_flush import PendingFlush
-from echoless.storage.pending_segment_removal import PendingSegmentRemoval
 from echoless.storage.producers.replay import is_remembered, remove_snapshots, replay_batch
 from echoless.storage.producers.snapshot import encode_snapshot
-from echoless.storage.producers.snapshot_chunk import SnapshotChunk, read_chunk, starting_snapshot
 from echoless.storage.producers.state import ProducerStates
-from echoless.storage.recovery import recover
-from echoless.storage.replacement import NewLog, Replacement
 from echoless.storage.replicated_batches import check_batches, count_run
 from echoless.storage.scrub import ClosedSegment
 from echoless.storage.segment import Segment
-from echoless.storage.time_lookup import LookUp, find_max_timestamp, find_timestamp
-from echoless.storage.truncation import Truncation
+
+if TYPE_CHECKING:
+    from echoless.storage.compaction.swap import PendingSwap
+    from echoless.storage.empty_batches import Passed
+    from echoless.storage.pending_segment_removal import PendingSegmentRemoval
+    from echoless.storage.producers.snapshot_chunk import SnapshotChunk
+    from echoless.storage.replacement import NewLog
+    from echoless.storage.time_lookup import LookUp
 
 _Result = TypeVar("_Result")
 
@@ -139,6 +140,10 @@ class Log:
 
         Raises `StorageError`, `CorruptLogError`.
         """
+        if opening.is_new:
+            return cls(opening, begin(opening))
+        from echoless.storage.recovery import recover  # noqa: PLC0415 - a new data directory has no log to recover
+
         return cls(opening, recover(opening))
 
     @property
@@ -343,6 +348,8 @@ class Log:
 
     def pass_empty(self, offset: int, end_offset: int) -> Passed:
         """Looks for the first batch with records from `offset` on, which `read` has found to be in the log."""
+        from echoless.storage.empty_batches import pass_empty  # noqa: PLC0415 - the first fetch
+
         return pass_empty(self._segments, offset, end_offset)
 
     def read_for_replica(self, offset: int, bytes_max: int) -> bytes:
@@ -374,6 +381,11 @@ class Log:
         `offset` None: of the newest snapshot at or below the log start; the answer names its offset.
         Raises `KafkaError` OFFSET_OUT_OF_RANGE if the snapshot of `offset` is gone.
         """
+        from echoless.storage.producers.snapshot_chunk import (  # noqa: PLC0415 - a new replica
+            read_chunk,
+            starting_snapshot,
+        )
+
         first, last = self.first_offset, self.log_start_offset
         if offset is None:
             offset = starting_snapshot(self._fs, self.directory, self.config, first, last)
@@ -383,10 +395,14 @@ class Log:
 
     def offset_at_timestamp(self, timestamp_ms: int) -> LookUp:
         """Looks for the first record at least as new as `timestamp_ms`; see `time_lookup.py`."""
+        from echoless.storage.time_lookup import find_timestamp  # noqa: PLC0415 - the first ListOffsets by time
+
         return find_timestamp(self._segments, timestamp_ms, self.log_start_offset)
 
     def max_timestamp(self) -> LookUp:
         """Looks for the newest record; `(-1, -1)` without one."""
+        from echoless.storage.time_lookup import find_max_timestamp  # noqa: PLC0415 - see above
+
         return find_max_timestamp(self._segments, self.log_start_offset)
 
     def closed_segments(self) -> list[ClosedSegment]:
@@ -439,6 +455,8 @@ class Log:
         Not below `first_offset`: the producer state as of any earlier offset is not known, so only
         `reset_to` can go there. `truncation.py` has the steps, `pending_change.py` the rest.
         """
+        from echoless.storage.truncation import Truncation  # noqa: PLC0415 - no broker that is alone cuts a log
+
         assert offset >= self.first_offset, (
             f"cut at {offset}, the log begins at {self.first_offset}"
         )
@@ -496,6 +514,8 @@ class Log:
         self, offset: int, snapshot: Buffer, *, clock_ahead_ms: int, now_ms: int
     ) -> PendingChange[NewLog]:
         """Returns the work that `reset_to` does; see `pending_change.py`."""
+        from echoless.storage.replacement import Replacement  # noqa: PLC0415 - see `start_truncation`
+
         self._check_writable()
         self._end_swap()
         replacement = Replacement(

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from echoless.storage.durability import Durability
 from echoless.storage.file_system import FileSystem
 from echoless.storage.kept_offsets import KeptOffsets
 from echoless.storage.leader_epochs import LeaderEpochs
-from echoless.storage.pending_segment_removal import PendingSegmentRemoval
 from echoless.storage.producers.replay import snapshot_offsets
 from echoless.storage.retention import Reason, snapshots_to_remove
 from echoless.storage.segments import Segments
+
+if TYPE_CHECKING:
+    from echoless.storage.pending_segment_removal import PendingSegmentRemoval
 
 SNAPSHOTS_AT_ONCE_MAX: Final = 1000
 """The rest goes with the next removal: whoever changes the log waits for one that is running."""
@@ -96,6 +98,10 @@ class OldSegments:
         return self.pending
 
     def _take_out(self, count: int, log_start_offset: int) -> PendingSegmentRemoval:
+        from echoless.storage.pending_segment_removal import (  # noqa: PLC0415 - the first segment that goes
+            PendingSegmentRemoval,
+        )
+
         segments = deque(self._segments.pop_first() for _ in range(count))
         first_offset = self._segments.first.base_offset
         if count:

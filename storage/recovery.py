@@ -28,7 +28,7 @@ The recovery point does not move: what was just read may be in the page cache al
 syncs it, and writes the indexes, the leader epochs, and the snapshots at the bases of the scanned
 segments, which the flush that the crash prevented would have written.
 
-Called by `Log.open`.
+Called by `Log.open`, which imports it with the first log that it finds; `new_log.py` begins one.
 """
 
 from __future__ import annotations
@@ -39,11 +39,10 @@ from functools import partial
 
 from echoless.protocol.record_batch import LOG_OVERHEAD
 from echoless.storage import accepted_loss, paths, replacement
-from echoless.storage.checkpoints import CheckpointError
 from echoless.storage.compaction import swap
 from echoless.storage.file_system import CorruptLogError
 from echoless.storage.found_segments import open_segments
-from echoless.storage.leader_epochs import LeaderEpochs
+from echoless.storage.new_log import with_segments
 from echoless.storage.opening import LogOpening, Recovered
 from echoless.storage.producers.replay import (
     rebuild,
@@ -52,7 +51,6 @@ from echoless.storage.producers.replay import (
     snapshot_offsets,
 )
 from echoless.storage.producers.snapshot import encode_snapshot, write_snapshot
-from echoless.storage.producers.state import ProducerStates
 from echoless.storage.segment import Segment
 from echoless.storage.segments import Segments
 from echoless.storage.torn_tail import cut_tail
@@ -61,19 +59,7 @@ logger = logging.getLogger(__name__)
 
 
 def recover(opening: LogOpening) -> Recovered:
-    """Opens the log. Raises `CorruptLogError` if durable records are damaged or missing."""
-    return _begin(opening) if opening.is_new else _recover_found(opening)
-
-
-def _begin(opening: LogOpening) -> Recovered:
-    """Begins a log in a directory that was just made: there is nothing to look for."""
-    segment = Segment.create(
-        opening.fs, opening.directory, 0, opening.config, opening.now_ms, has_leftovers=False
-    )
-    return _with_segments(opening, Segments([segment]))
-
-
-def _recover_found(opening: LogOpening) -> Recovered:
+    """Opens a log that was found. Raises `CorruptLogError` if durable records are damaged or missing."""
     is_loss_accepted = accepted_loss.is_accepted(opening.fs, opening.directory)
     if is_loss_accepted:
         opening = replace(
@@ -93,31 +79,13 @@ def _recover_found(opening: LogOpening) -> Recovered:
 def _recover(opening: LogOpening) -> Recovered:
     opening = _resume_replacement(opening)
     swap.resume(opening.fs, opening.directory, is_loss_accepted=opening.is_loss_accepted)
-    recovered = _with_segments(opening, open_segments(opening))
+    recovered = with_segments(opening, open_segments(opening))
     if opening.clean:
         _trust(opening, recovered)
     else:
         _scan(opening, recovered)
     _agree_on_offsets(opening, recovered)
     return recovered
-
-
-def _with_segments(opening: LogOpening, segments: Segments) -> Recovered:
-    """The parts of the log before anything is read from its segments."""
-    config = opening.config
-    return Recovered(
-        segments=segments,
-        producers=ProducerStates(
-            config.window,
-            config.producer_id_expiration_ms,
-            config.producers_max,
-            config.leased_producer_expiration_ms,
-            is_fair=config.producers_fair,
-        ),
-        leader_epochs=_open_leader_epochs(opening),
-        log_start_offset=opening.log_start_offset,
-        recovery_point=opening.recovery_point,
-    )
 
 
 def _resume_replacement(opening: LogOpening) -> LogOpening:
@@ -141,19 +109,6 @@ def _resume_replacement(opening: LogOpening) -> LogOpening:
     )
     recovery_point = min(opening.recovery_point, start)
     return replace(opening, recovery_point=recovery_point, log_start_offset=start, clean=False)
-
-
-def _open_leader_epochs(opening: LogOpening) -> LeaderEpochs:
-    """Reads the file. A damaged one is removed if its loss is accepted: all batches are scanned then."""
-    path = paths.join(opening.directory, paths.LEADER_EPOCH_CHECKPOINT)
-    try:
-        return LeaderEpochs(opening.fs, path)
-    except CheckpointError as error:
-        if not opening.is_loss_accepted:
-            raise CorruptLogError(path, 0, str(error).removeprefix(f"{path}: ")) from error
-        logger.warning("dropping %s, to be made again from the batches: %s", path, error)
-        opening.fs.remove(path)
-    return LeaderEpochs(opening.fs, path)
 
 
 def _trust(opening: LogOpening, recovered: Recovered) -> None:

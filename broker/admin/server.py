@@ -14,11 +14,11 @@ import socket
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from echoless.broker.admin.view import BrokerView
 from echoless.broker.threads import BESIDE_THE_LOOP
 
 if TYPE_CHECKING:
     from echoless.broker.admin.application import HttpServer
+    from echoless.broker.admin.view import BrokerView
     from echoless.broker.network.tls_acceptor import TlsSettings
 
 logger = logging.getLogger(__name__)

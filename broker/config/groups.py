@@ -12,7 +12,7 @@ from echoless.broker.config.setting import setting
 from echoless.broker.config.values import INT32_MAX, duration, integer, size
 
 
-@dataclass(slots=True, frozen=True, kw_only=True, init=False, repr=False, eq=False)
+@dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
 class GroupConfig(SecurityConfig):
     """Settings of consumer groups and committed offsets."""
 

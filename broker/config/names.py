@@ -108,7 +108,7 @@ class TimestampType(enum.StrEnum):
     LOG_APPEND_TIME = "LogAppendTime"
 
 
-@dataclass(slots=True, frozen=True, kw_only=True, repr=False, eq=False)
+@dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
 class Config(StoredConfig):
     """One broker's configuration, complete and checked. Sizes are bytes, times milliseconds.
 

@@ -16,7 +16,7 @@ from echoless.broker.config.principal_mapping import (
     PrincipalMapping,
     parse_mapping,
 )
-from echoless.broker.config.setting import setting
+from echoless.broker.config.setting import ConfigValues, setting
 from echoless.broker.config.values import (
     INT32_MAX,
     Address,
@@ -164,8 +164,8 @@ def _principal_mapping() -> ValueKind[PrincipalMapping]:
     )
 
 
-@dataclass(slots=True, frozen=True, kw_only=True, init=False, repr=False, eq=False)
-class SecurityConfig:
+@dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class SecurityConfig(ConfigValues):
     """The part of a broker's configuration that says who may connect and how."""
 
     listener_security_protocol_map: tuple[ListenerProtocol, ...] = setting(

@@ -37,7 +37,7 @@ DELETE = "delete"
 COMPACT = "compact"
 
 
-@dataclass(slots=True, frozen=True, kw_only=True, init=False, repr=False, eq=False)
+@dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
 class StoredConfig(GroupConfig):
     """Compaction, compression and flushes."""
 

@@ -23,11 +23,11 @@ from echoless.broker.partitions.partition import Partition
 from echoless.broker.threads import DISK
 from echoless.storage.compaction.compaction import StalePassError, Uncleanable
 from echoless.storage.compaction.plan import Pass
-from echoless.storage.compaction.swap import Cleaned
 from echoless.storage.file_system import OutOfDescriptorsError, StorageError
 
 if TYPE_CHECKING:
     from echoless.storage.compaction.cleaning import Cleaning, CleaningReport, Step
+    from echoless.storage.compaction.swap import Cleaned
 
 logger = logging.getLogger(__name__)
 
@@ -153,6 +153,8 @@ class Cleaner:
         return self._partitions.get(key) is partition
 
     async def _carry_out(self, key: Key, partition: Partition, cleaning: Cleaning) -> None:
+        from echoless.storage.compaction.swap import Cleaned
+
         log, steps = partition.log, cleaning.steps()
         while (step := await self._slice(cleaning.report, steps)) is not _END:
             if not self._is_held(key, partition):

@@ -10,26 +10,22 @@ Called by the Fetch handlers of both ports. Knows nothing of requests and respon
 
 from __future__ import annotations
 
-import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Awaitable, Iterator
 from typing import Final
 
-from echoless.broker.metrics import Metrics
 from echoless.broker.network.request import Peer
 from echoless.broker.network.turns import ROWS_PER_TURN, work_in_turns
-from echoless.broker.network.unsent_answers import UnsentAnswers
 from echoless.broker.partitions.core.divergence import Divergence, find_divergence
 from echoless.broker.partitions.long_poll import LongPoll
 from echoless.broker.partitions.partition import Partition
+from echoless.broker.records.fetch_parts import FetchParts
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.fetch import READ_COMMITTED, PartitionFetched, TopicFetched
 from echoless.protocol.fetch_request import FetchPartition, FetchRequest
 from echoless.storage.empty_batches import SORTED_MAX, begins_empty, without_empty
 from echoless.storage.file_system import StorageError
 from echoless.storage.log import Log
-from echoless.storage.log_directory import LogDirectory
 
 BYTES_MAX: Final = 8 * 1024 * 1024
 """Bytes of records in one answer, whatever the client asks for. Kafka's `fetch.max.bytes` is 55 MiB;
@@ -37,19 +33,6 @@ copying that much into memory holds the event loop for up to 100 ms."""
 MIN_BYTES_MAX: Final = BYTES_MAX // 2
 """Enough for an answer, even if the client wants to wait for more: batches are returned whole, so an
 answer may end well below `BYTES_MAX`."""
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class FetchParts:
-    """The parts of the broker that a fetch needs."""
-
-    find: Callable[[str | uuid.UUID, int], Partition]
-    """The partition by topic name or id. Raises `KafkaError` 3, 100, 6 or 56."""
-    fail_storage: Callable[[StorageError], None]
-    logs: LogDirectory
-    metrics: Metrics
-    unsent_answers: UnsentAnswers
-    stopping: asyncio.Event
 
 
 class _Pass:

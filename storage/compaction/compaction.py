@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from echoless.protocol.record_batch import HEADER_SIZE, read_header
 from echoless.storage import paths
 from echoless.storage.compaction.plan import Pass, SegmentFacts, cleanable, first_dirty_offset, plan
-from echoless.storage.compaction.swap import Cleaned, PendingSwap, remove_cleaned
 from echoless.storage.durability import Durability
 from echoless.storage.file_system import FileSystem
 from echoless.storage.kept_offsets import KeptOffsets
@@ -34,6 +33,7 @@ from echoless.storage.segments import Segments
 
 if TYPE_CHECKING:
     from echoless.storage.compaction.cleaning import Cleaning, CleaningReport
+    from echoless.storage.compaction.swap import Cleaned, PendingSwap
 
 
 class StalePassError(Exception):
@@ -183,6 +183,8 @@ class Compaction:
 
         Raises `StalePassError`.
         """
+        from echoless.storage.compaction.swap import PendingSwap  # noqa: PLC0415 - see `start`
+
         assert self._swap is None, "a swap is under way"
         self.check_fresh(cleaned.sources)
         if not self._durability.spare(cleaned.sources):
@@ -254,6 +256,8 @@ class Compaction:
 
     def remove_leftover(self, base_offset: int) -> None:
         """Removes what a stale pass has written, in any one thread."""
+        from echoless.storage.compaction.swap import remove_cleaned  # noqa: PLC0415 - see `start`
+
         remove_cleaned(self._fs, self._directory, base_offset)
 
 
