@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from echoless.protocol.native.admin_read import AdminRead
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class Services:
     """The parts of one broker that has started."""
 

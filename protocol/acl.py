@@ -192,7 +192,7 @@ def java_host(text: str) -> str:
     return ":".join(f"{int(group, 16):x}" for group in groups) + scope_mark + scope
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, repr=False, eq=False)
 class _OfType:
     """The ACLs of one resource type, by name."""
 

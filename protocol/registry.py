@@ -22,7 +22,7 @@ from echoless.protocol.framing import Frame
 from echoless.protocol.known.memory import SeenBytes
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class Api:
     """One API of the Kafka protocol as Echoless serves it. Versions are inclusive."""
 

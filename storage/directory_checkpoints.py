@@ -40,7 +40,7 @@ class PartitionOffsets(NamedTuple):
 NO_OFFSETS: Final = PartitionOffsets(0, 0, 0)
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class PendingCheckpoint:
     """The offsets of one moment, to be written."""
 

@@ -18,7 +18,7 @@ from echoless.storage.producers.state import ProducerStates
 from echoless.storage.segments import Segments
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class LogOpening:
     """One partition directory, and what is known of its log from elsewhere."""
 
@@ -50,7 +50,7 @@ class LogOpening:
     """Set if a power failure would take the directory itself; the first flush calls it, in its thread."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class RecoveryReport:
     """The findings and actions of opening a log. Every loss has also been logged."""
 
@@ -79,7 +79,7 @@ class RecoveryReport:
         )
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class Recovered:
     """The parts of a log that is ready to be served."""
 

@@ -46,11 +46,12 @@ SNAPSHOT: Final = ".snapshot"
 CLEANED: Final = ".log.cleaned"
 SWAP: Final = ".log.swap"
 
-_OFFSET_FILE: Final = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.snapshot)")
-_SWAP_FILE: Final = re.compile(r"(\d{20})\.log\.swap")
-_PARTITION: Final = re.compile(r"([a-zA-Z0-9._-]+)-(0|[1-9]\d*)")
-_DELETED: Final = re.compile(r".+-\d+\.[0-9a-f]{32}-delete")
-_STRAY: Final = re.compile(r".+-\d+\.\d{8}T\d{9}Z-[0-9a-f]{32}-stray")
+# Text: each is compiled with its first use, and a start on a new directory uses none.
+_OFFSET_FILE: Final = r"(\d{20})(\.log|\.index|\.timeindex|\.snapshot)"
+_SWAP_FILE: Final = r"(\d{20})\.log\.swap"
+_PARTITION: Final = r"([a-zA-Z0-9._-]+)-(0|[1-9]\d*)"
+_DELETED: Final = r".+-\d+\.[0-9a-f]{32}-delete"
+_STRAY: Final = r".+-\d+\.\d{8}T\d{9}Z-[0-9a-f]{32}-stray"
 _TOPIC_IN_DELETED_MAX: Final = 200
 """A file name has 255 bytes at most; the suffix of a deleted directory takes 40 and the number."""
 _TOPIC_IN_STRAY_MAX: Final = 185
@@ -87,13 +88,13 @@ def offset_file(directory: str, offset: int, suffix: str) -> str:
 
 def parse_offset_file(name: str) -> OffsetFile | None:
     """The parts of a 20-digit name, None for any other name."""
-    match = _OFFSET_FILE.fullmatch(name)
+    match = re.fullmatch(_OFFSET_FILE, name)
     return OffsetFile(int(match[1]), match[2]) if match else None
 
 
 def parse_swap_file(name: str) -> int | None:
     """The base offset of a compacted segment that is to be put in place, None for any other name."""
-    match = _SWAP_FILE.fullmatch(name)
+    match = re.fullmatch(_SWAP_FILE, name)
     return int(match[1]) if match else None
 
 
@@ -109,7 +110,7 @@ def partition_directory(data_dir: str, topic: str, partition: int) -> str:
 
 def parse_partition_directory(name: str) -> tuple[str, int] | None:
     """`(topic, partition)`; None for a name that is not `<topic>-<partition>`."""
-    match = _PARTITION.fullmatch(name)
+    match = re.fullmatch(_PARTITION, name)
     return (match[1], int(match[2])) if match else None
 
 
@@ -127,7 +128,7 @@ def stray_directory(data_dir: str, topic: str, partition: int, now_ms: int, uniq
 
 def is_stray_directory(name: str) -> bool:
     """Whether the directory is that of a partition set aside."""
-    return _STRAY.fullmatch(name) is not None
+    return re.fullmatch(_STRAY, name) is not None
 
 
 def is_deleted_from(name: str, topic: str, partition: int) -> bool:
@@ -138,4 +139,4 @@ def is_deleted_from(name: str, topic: str, partition: int) -> bool:
 
 def is_deleted_directory(name: str) -> bool:
     """Whether the directory belongs to a partition whose deletion has begun."""
-    return _DELETED.fullmatch(name) is not None
+    return re.fullmatch(_DELETED, name) is not None

@@ -33,7 +33,7 @@ Snapshot = Callable[[], bytes]
 """Returns the bytes of a producer snapshot, in any one thread."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class PendingFlush:
     """One flush of everything below `end_offset`."""
 

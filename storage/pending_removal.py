@@ -32,7 +32,7 @@ REMOVED_AT_ONCE_MAX = 20
 """Directories that one call of `remove_some` removes."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class PendingRemoval:
     """Partitions that are no longer part of the directory, but still on disk."""
 

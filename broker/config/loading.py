@@ -28,9 +28,7 @@ __all__ = ["Address", "Config", "ConfigError", "LogFlush", "LogFormat", "LogLeve
 ENVIRONMENT_PREFIX: Final = "ECHOLESS_"
 _OPTION: Final = re.compile(r"-\D")
 """The beginning of an option: `-1` is a value."""
-_NOT_OPTIONS = re.compile(
-    r"CONFIG|BOOTSTRAP_SERVER|ADMIN|ADMIN_TOKEN|(\w+_)?(SERVICE_(HOST|PORT)|PORT)(_\w+)?"
-)
+_NOT_OPTIONS = r"CONFIG|BOOTSTRAP_SERVER|ADMIN|ADMIN_TOKEN|(\w+_)?(SERVICE_(HOST|PORT)|PORT)(_\w+)?"
 """Variables with our prefix that are not options: the command line's own, and those that Kubernetes
 sets for a service named echoless (`ECHOLESS_SERVICE_HOST`, `ECHOLESS_PORT_9092_TCP`)."""
 
@@ -175,7 +173,7 @@ def _from_environment(environ: Mapping[str, str], known: Mapping[str, Setting]) 
     values = {}
     for variable, text in environ.items():
         suffix = variable.removeprefix(ENVIRONMENT_PREFIX)
-        if suffix == variable or _NOT_OPTIONS.fullmatch(suffix):
+        if suffix == variable or re.fullmatch(_NOT_OPTIONS, suffix):
             continue
         name = suffix.lower()
         values[name] = _read(known, name, text, source=variable)

@@ -22,8 +22,8 @@ Value = TypeVar("Value")
 Choice = TypeVar("Choice", bound=enum.StrEnum)
 Text = TypeVar("Text", bound=str)
 
-_NUMBER_WITH_UNIT = re.compile(r"(-?\d+)\s*([a-z]*)", re.IGNORECASE)
-_HOST_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_NUMBER_WITH_UNIT = r"(-?\d+)\s*([a-z]*)"
+_HOST_NAME = r"[A-Za-z0-9_.-]+"
 _BYTE_UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 _TIME_UNITS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
@@ -301,7 +301,7 @@ def _range(least: int, most: int) -> str:
 
 
 def _with_unit(text: str, units: dict[str, int]) -> int:
-    match = _NUMBER_WITH_UNIT.fullmatch(text)
+    match = re.fullmatch(_NUMBER_WITH_UNIT, text, re.IGNORECASE)
     if match is None or match[2].lower() not in units:
         raise ValueError("not a number with a known unit")
     return int(match[1]) * units[match[2].lower()]
@@ -361,7 +361,7 @@ def _parse_name(text: str) -> str:
 def _parse_names(text: str) -> tuple[str, ...]:
     found = tuple(name.strip() for name in text.split(",")) if text else ()
     for name in found:
-        if not _HOST_NAME.fullmatch(name) or len(name) > NAME_MAX:
+        if not re.fullmatch(_HOST_NAME, name) or len(name) > NAME_MAX:
             raise ValueError("not a host name")
     return found
 

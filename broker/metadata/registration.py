@@ -30,7 +30,7 @@ from echoless.broker.tree.node_tree import (
 _PLAINTEXT: Final = "PLAINTEXT"
 _UNSERVED_MAX: Final = 1000
 """Unserved topics that are named: with the longest names a quarter of what a node may hold."""
-_ENDPOINT: Final = re.compile(r"([^:/]+)://(?:\[([^\]]*)\]|([^:]*)):(-?\d+)")
+_ENDPOINT: Final = r"([^:/]+)://(?:\[([^\]]*)\]|([^:]*)):(-?\d+)"
 
 
 class BrokerIdInUseError(CoordinationError):
@@ -116,7 +116,7 @@ def _decode_endpoints(fields: Mapping[str, Any]) -> dict[str, Endpoint]:
     protocols = fields.get("listener_security_protocol_map", {})
     endpoints = {}
     for text in fields["endpoints"]:
-        match = _ENDPOINT.fullmatch(text)
+        match = re.fullmatch(_ENDPOINT, text)
         if match is None:
             raise ValueError(text)
         name, bracketed, plain, port = match.groups()

@@ -40,7 +40,7 @@ class Software(NamedTuple):
     version: str
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, repr=False, eq=False)
 class Peer:
     """The other end of a connection."""
 
@@ -74,7 +74,7 @@ class Peer:
         return self.address.rpartition(":")[0]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, repr=False, eq=False)
 class Request:
     """One decoded request."""
 

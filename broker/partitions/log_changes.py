@@ -36,7 +36,7 @@ from echoless.storage.producers.snapshot import SnapshotError
 logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, repr=False, eq=False)
 class LogChange:
     """One change of a follower's log."""
 
@@ -63,7 +63,7 @@ Role = tuple[LeaderAndIsr, tuple[int, ...]]
 Update = Callable[[Partition, LeaderAndIsr, tuple[int, ...]], None]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, repr=False, eq=False)
 class _UnderWay:
     """A log that is being changed."""
 

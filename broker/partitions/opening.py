@@ -30,7 +30,7 @@ MADE_AT_ONCE: Final = 20
 """Partitions whose directories are made in one go in a thread and then held, in one step of the loop."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, repr=False, eq=False)
 class _Pending:
     """The partitions of one topic that are being opened."""
 

@@ -13,7 +13,7 @@ from echoless.protocol.compression import Compression
 from echoless.protocol.record_batch import Codec
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class ProduceRules:
     """Requirements of a topic on a batch and on its replicas."""
 

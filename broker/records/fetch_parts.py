@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from echoless.storage.log_directory import LogDirectory
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class FetchParts:
     """The parts of the broker that a fetch needs."""
 

@@ -44,7 +44,7 @@ BatchesByTopic = Sequence[tuple[TopicKey, Sequence[tuple[int, Buffer | None]]]]
 """The records field of each partition, by topic and partition index."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class ProduceParts:
     """The parts of the broker that an append needs."""
 

@@ -135,7 +135,7 @@ def _name_of(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, repr=False, eq=False)
 class _Plan:
     """The nodes as they will be after the operations so far, as differences from `nodes`."""
 

@@ -18,7 +18,7 @@ from typing import Final
 UNKNOWN_OFFSET: Final = -1
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, repr=False, eq=False)
 class FollowerProgress:
     """One follower, as its fetches show it."""
 
