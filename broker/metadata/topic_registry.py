@@ -72,6 +72,7 @@ class TopicRegistry:
         """The same topics."""
         self.deleted: dict[str, uuid.UUID] = {}
         """Topics whose deletion was cut short before `load`: their logs were deleted on purpose."""
+        # Invariant: a topic is not taken for deleted by a tree that is older than what was claimed in it.
         self.check_tree: Callable[[], Awaitable[None]] = _trust
         """Raises `CoordinationError` if the tree is an older copy; asked before a topic is taken for deleted."""
         self._turn = asyncio.Lock()

@@ -9,8 +9,8 @@ event loop. This module adds what `NodeTree` promises and kazoo does not do:
 - CONNECTED is announced after a `sync`: a read then sees every change whose answer was lost, even on
   another server of the ensemble.
 
-After the proof that the server holds an older copy of the tree than was seen the session stays lost, and no read or
-watch tells of it: its callers would take what the copy lacks for deleted.
+Invariant: once it is proved that the server holds an older copy of the tree than was seen, nothing of that is read.
+The session stays lost, for callers would take what the copy lacks for deleted.
 
 Nothing is sent twice: a lost answer is a `ConnectionLostError`, and the caller's to resolve. After
 LOST a new session begins by itself.
