@@ -20,7 +20,7 @@ from echoless.broker.handlers.served import Names, Served
 from echoless.broker.handlers.topic_rows import grouped
 from echoless.broker.network.denial import everything
 from echoless.broker.network.request import Answer, Request
-from echoless.broker.network.turns import awaited_in_turns
+from echoless.broker.network.turns import ROWS_PER_TURN, ManyRows, awaited_in_turns
 from echoless.broker.tree.node_tree import ConnectionLostError, MultiFailedError
 from echoless.protocol.acl import AclOperation
 from echoless.protocol.errors import ErrorCode, KafkaError
@@ -39,7 +39,7 @@ async def handle(request: Request, services: Services) -> Answer:
     """One row per topic and partition, in the order of the request."""
     topics = request.body.topics
     rows = (_row(services, topic.name, one) for topic in topics for one in topic.partitions)
-    return await awaited_in_turns(
+    answer = await awaited_in_turns(
         rows,
         lambda found: {
             "error_code": ErrorCode.NONE,
@@ -47,6 +47,7 @@ async def handle(request: Request, services: Services) -> Answer:
             "responses": grouped(topics, iter(found)),
         },
     )
+    return ManyRows(answer) if len(topics) > ROWS_PER_TURN else answer
 
 
 async def _row(services: Services, topic: str, wanted: Any) -> dict[str, Any]:

@@ -6,8 +6,9 @@ flexible. v3 (KIP-373): users as resources. Not served: v0.
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from echoless.broker.authorization.acl_nodes import AclChangeError
 from echoless.broker.handlers import permits
@@ -18,6 +19,7 @@ from echoless.broker.handlers.acl_binding import (
     read_filter,
 )
 from echoless.broker.handlers.apis import declared
+from echoless.broker.handlers.group_answers import with_rows
 from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.served import Served
 from echoless.broker.network.request import Answer, Request
@@ -32,15 +34,31 @@ if TYPE_CHECKING:
 API = declared(__name__)
 
 
+_FILTERS_PER_TURN: Final = 50
+
+
 async def handle(request: Request, services: Services) -> Answer:
     """One row per filter, in the order of the request."""
     try:
         access = find_access(services)
     except KafkaError as error:
-        return {"filter_results": [_failure(error) for _ in request.body.filters]}
-    matches = [await _matches(access, wanted) for wanted in request.body.filters]
+        refused = _failure(error)
+        return with_rows(
+            {"filter_results": [refused] * len(request.body.filters)}, request.body.filters
+        )
+    matches: list[list[Binding] | KafkaError] = []
+    for wanted in request.body.filters:
+        matches.append(await _matches(access, wanted))
+        if len(matches) % _FILTERS_PER_TURN == 0:
+            await asyncio.sleep(0)
     removed, failures = await _remove(access, matches)
-    return {"filter_results": [_row(one, removed, failures) for one in matches]}
+    rows: list[dict[str, Any]] = []
+    await work_in_turns(map(rows.append, (_row(one, removed, failures) for one in matches)))
+    return with_rows({"filter_results": rows}, range(len(rows) + sum(map(_size, matches))))
+
+
+def _size(matches: list[Binding] | KafkaError) -> int:
+    return 0 if isinstance(matches, KafkaError) else len(matches)
 
 
 async def _matches(access: Access, wanted: Any) -> list[Binding] | KafkaError:

@@ -15,6 +15,7 @@ from echoless.broker.handlers.permits import denied, rights_of
 from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.served import Served
 from echoless.broker.network.request import Answer, Request
+from echoless.broker.network.turns import work_in_turns
 from echoless.coordinators.groups.answers import DeleteAnswer
 from echoless.coordinators.groups.requests import DeleteGroup
 from echoless.protocol.acl import AclOperation, ResourceType
@@ -39,11 +40,17 @@ async def handle(request: Request, services: Services) -> Answer:
     for name, answer in zip(allowed, answers, strict=True):
         assert isinstance(answer, DeleteAnswer)
         codes[name] = answer.error_code
-    return _fields((name, codes[name]) for name in names)
+    rows: list[dict[str, Any]] = []
+    await work_in_turns(map(rows.append, (_row(name, codes[name]) for name in names)))
+    return with_rows({"results": rows}, rows)
+
+
+def _row(name: str, code: ErrorCode) -> dict[str, Any]:
+    return {"group_id": name, "error_code": code}
 
 
 def _fields(codes: Iterable[tuple[str, ErrorCode]]) -> dict[str, Any]:
-    rows = [{"group_id": name, "error_code": code} for name, code in codes]
+    rows = [_row(name, code) for name, code in codes]
     return with_rows({"results": rows}, rows)
 
 

@@ -12,19 +12,25 @@ id; a topic that is named twice, in either way, is refused.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from echoless.broker.handlers.apis import declared
 from echoless.broker.handlers.merged_responses import Rows
 from echoless.broker.handlers.mutations import Mutations
-from echoless.broker.handlers.permits import DENIED_TOPIC, denied_topics, name_of, rights_of
+from echoless.broker.handlers.permits import (
+    DENIED_TOPIC,
+    denied_topics,
+    name_of,
+    on_topics,
+    rights_of,
+)
 from echoless.broker.handlers.refusals import Refusal
-from echoless.broker.handlers.repetition import repeated
 from echoless.broker.handlers.request_topics import topics_of
 from echoless.broker.handlers.served import Names, Served
 from echoless.broker.network.denial import Denial
 from echoless.broker.network.request import Answer, Request
-from echoless.broker.network.turns import awaited_in_turns
+from echoless.broker.network.turns import awaited_in_turns, work_in_turns
 from echoless.protocol.acl import AclOperation, ResourceType
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.typed_requests import typed
@@ -53,12 +59,26 @@ class _Wanted(NamedTuple):
 async def handle(request: Request, services: Services) -> Answer:
     """One row per topic, in the order of the request."""
     body = typed(DeleteTopicsRequest, request.body)
-    wanted = [_Wanted(name, None) for name in body.topic_names]
-    wanted += [_Wanted(topic.name, topic.topic_id) for topic in body.topics]
-    twice = repeated(_name(services, one) or one for one in wanted)
+    wanted: dict[_Wanted, None] = {}
+    seen: set[str | _Wanted] = set()
+    twice: set[str | _Wanted] = set()
+
+    def note(one: _Wanted) -> None:
+        key = _name(services, one) or one
+        if key in seen:
+            twice.add(key)
+        seen.add(key)
+        wanted[one] = None
+
+    await work_in_turns(map(note, _all_wanted(body)))
     mutations = Mutations.of(request, services)
-    rows = (_row(services, mutations, one, twice) for one in dict.fromkeys(wanted))
+    rows = (_row(services, mutations, one, twice) for one in wanted)
     return await awaited_in_turns(rows, lambda found: {"responses": found})
+
+
+def _all_wanted(body: DeleteTopicsRequest) -> Iterator[_Wanted]:
+    yield from (_Wanted(name, None) for name in body.topic_names)
+    yield from (_Wanted(topic.name, topic.topic_id) for topic in body.topics)
 
 
 def _name(services: Services, wanted: _Wanted) -> str | None:
@@ -141,4 +161,11 @@ def permit(request: Request, rights: Rights, services: Services) -> Denial | Non
     return Denial(error, lambda key, _: key in refused)
 
 
-SERVED = Served(API, handle, refuse, Names.TOPICS, Rows("responses"), permit=permit)
+SERVED = Served(
+    API,
+    handle,
+    refuse,
+    Names.TOPICS,
+    Rows("responses"),
+    permit=on_topics(AclOperation.DELETE, permit),
+)

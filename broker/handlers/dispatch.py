@@ -19,6 +19,7 @@ from echoless.broker.handlers import api_versions
 from echoless.broker.handlers.apis import API_BY_KEY
 from echoless.broker.handlers.gate import admit
 from echoless.broker.handlers.loaded import LOADED, load_for
+from echoless.broker.handlers.permits import judge_in_turns
 from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.served import Served
 from echoless.broker.handlers.throttle_time import with_throttle_time
@@ -189,6 +190,8 @@ class KafkaDispatcher:
                 pass
         body = await for_client(peer.host, partial(_body, api, header, frame))
         request = Request(header, body, peer)
+        if self._services.access is not None:
+            await judge_in_turns(served.permit, request, self._services)
         return self._framed(served, request, admit(served, request, self._services))
 
     def _answer(

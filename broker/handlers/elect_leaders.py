@@ -41,6 +41,7 @@ API = declared(__name__)
 
 _PartitionKey = tuple[str, int]
 _Outcomes = dict[_PartitionKey, KafkaError | None]
+_ByTopic = defaultdict[str, list[dict[str, Any]]]
 _Elections = Mapping[_PartitionKey, "ElectionType"]
 _NEVER_LED = LeaderAndIsr(leader=NO_LEADER, leader_epoch=-1, isr=())
 
@@ -64,7 +65,7 @@ async def handle(request: Request, services: Services) -> Answer:
         election_type = ElectionType(body.election_type)
     except ValueError as error:
         refusal = KafkaError(ErrorCode.INVALID_REQUEST, str(error))
-        return _answer(ErrorCode.INVALID_REQUEST, dict.fromkeys(wanted, refusal))
+        return await _in_turns(ErrorCode.INVALID_REQUEST, dict.fromkeys(wanted, refusal))
     outcomes = await _obstacles(services, dict.fromkeys(wanted, election_type))
     possible = [key for key, error in outcomes.items() if error is None]
     if possible:
@@ -72,8 +73,7 @@ async def handle(request: Request, services: Services) -> Answer:
         outcomes |= await _hold(services, dict.fromkeys(possible, election_type), timeout_s)
     if body.topic_partitions is None:
         outcomes = {key: error for key, error in outcomes.items() if not _is_needless(error)}
-    answer = _answer(ErrorCode.NONE, outcomes)
-    return ManyRows(answer) if len(outcomes) > ROWS_PER_TURN else answer
+    return await _in_turns(ErrorCode.NONE, outcomes)
 
 
 def _wanted(services: Services, topic_partitions: Any) -> list[_PartitionKey]:
@@ -198,8 +198,22 @@ def _is_needless(error: KafkaError | None) -> bool:
     return error is not None and error.code is ErrorCode.ELECTION_NOT_NEEDED
 
 
+async def _in_turns(code: ErrorCode, outcomes: _Outcomes) -> dict[str, Any]:
+    """The answer, a partition at a time."""
+    by_topic: _ByTopic = defaultdict(list)
+    await work_in_turns(_rows(outcomes, by_topic))
+    answer = _fields(code, by_topic)
+    return ManyRows(answer) if len(outcomes) > ROWS_PER_TURN else answer
+
+
 def _answer(code: ErrorCode, outcomes: _Outcomes) -> dict[str, Any]:
-    by_topic: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    by_topic: _ByTopic = defaultdict(list)
+    for _ in _rows(outcomes, by_topic):
+        pass
+    return _fields(code, by_topic)
+
+
+def _rows(outcomes: _Outcomes, by_topic: _ByTopic) -> Iterator[None]:
     for (topic, partition), error in outcomes.items():
         by_topic[topic].append(
             {
@@ -208,6 +222,10 @@ def _answer(code: ErrorCode, outcomes: _Outcomes) -> dict[str, Any]:
                 "error_message": None if error is None else error.message,
             }
         )
+        yield
+
+
+def _fields(code: ErrorCode, by_topic: _ByTopic) -> dict[str, Any]:
     results = [{"topic": topic, "partition_result": rows} for topic, rows in by_topic.items()]
     return {"error_code": code, "replica_election_results": results}
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from echoless.broker.handlers.apis import declared
 from echoless.broker.handlers.merged_responses import Rows
-from echoless.broker.handlers.permits import DENIED_TOPIC, denied_topics
+from echoless.broker.handlers.permits import DENIED_TOPIC, denied_topics, on_topics
 from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.served import Names, Served
 from echoless.broker.network.denial import Denial
@@ -85,5 +85,10 @@ def permit(request: Request, rights: Rights, services: Services) -> Denial | Non
 
 
 SERVED = Served(
-    API, handle, refuse, Names.PARTITIONS, Rows("responses", "partitions"), permit=permit
+    API,
+    handle,
+    refuse,
+    Names.PARTITIONS,
+    Rows("responses", "partitions"),
+    permit=on_topics(AclOperation.READ, permit),
 )

@@ -7,7 +7,7 @@ A client asks every broker. Groups that it may not describe are left out. v1-2: 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 API = declared(__name__)
 
 
+FILTERS_MAX: Final = 100
+"""States and types in one request: there are not ten of them."""
+
+
 class ListGroupsRequest(NamedTuple):
     states_filter: tuple[str, ...] = ()
     types_filter: tuple[str, ...] = ()
@@ -35,6 +39,8 @@ class ListGroupsRequest(NamedTuple):
 def handle(request: Request, services: Services) -> Outcome:
     """The groups of the partitions that are loaded; with an error if some are not."""
     body, rights = typed(ListGroupsRequest, request.body), rights_of(request, services)
+    if len(body.states_filter) + len(body.types_filter) > FILTERS_MAX:
+        return {"error_code": ErrorCode.INVALID_REQUEST, "groups": ()}
     groups: list[dict[str, Any]] = []
     steps = _listed(body, rights, services, groups)
     code = services.groups.readiness()

@@ -10,8 +10,9 @@ refused.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from echoless.broker.handlers import permits
@@ -21,6 +22,7 @@ from echoless.broker.handlers.refusals import Refusal, refused_partitions
 from echoless.broker.handlers.served import Names, Served
 from echoless.broker.handlers.topic_rows import partition_rows
 from echoless.broker.network.request import Answer, Outcome, Request
+from echoless.broker.network.turns import ROWS_PER_TURN, awaited_in_turns, work_in_turns
 from echoless.broker.partitions.partition import Partition
 from echoless.protocol.acl import AclOperation
 from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
@@ -94,33 +96,51 @@ _LookedUp = Mapping[_Place, _LookUpResult]
 def handle(request: Request, services: Services) -> Outcome:
     """One row per requested partition."""
     topics = request.body.topics
-    if any(_is_looked_up(row.timestamp) for topic in topics for row in topic.partitions):
+    if sum([len(topic.partitions) for topic in topics]) > ROWS_PER_TURN or any(
+        _is_looked_up(row.timestamp) for topic in topics for row in topic.partitions
+    ):
         return _handle_later(request, services)
-    return _rows(request, services, {})
+    return _rows(request, services, {}, _listed_twice(topics))
 
 
 async def _handle_later(request: Request, services: Services) -> Answer:
     """Searches batches first, which may wait for a thread; the rest is the same as without."""
-    topics = request.body.topics
-    repeated = _listed_twice(topics)
-    looked_up = {
-        (topic.name, row.partition_index): await _look_up(
-            services, request.peer.host, topic.name, typed(WantedOffset, row)
-        )
-        for topic in topics
-        for row in topic.partitions
-        if _is_looked_up(row.timestamp) and (topic.name, row.partition_index) not in repeated
-    }
-    outcome = _rows(request, services, looked_up)
+    wanted: dict[_Place, Any] = {}
+    repeated: set[_Place] = set()
+    await work_in_turns(_sort(request.body.topics, wanted, repeated))
+    looked_up: dict[_Place, _LookUpResult] = {}
+
+    async def look_up(place: _Place, row: Any) -> None:
+        if _is_looked_up(row.timestamp) and place not in repeated:
+            asked = typed(WantedOffset, row)
+            looked_up[place] = await _look_up(services, request.peer.host, place[0], asked)
+
+    await awaited_in_turns(itertools.starmap(look_up, wanted.items()), lambda _: {})
+    outcome = _rows(request, services, looked_up, repeated)
     return await outcome if isinstance(outcome, Awaitable) else outcome
+
+
+def _sort(
+    topics: Sequence[Any], wanted: dict[_Place, Any], repeated: set[_Place]
+) -> Iterator[None]:
+    """Adds the partitions to `wanted`, and those that are listed twice to `repeated`, one at a time."""
+    for topic in topics:
+        for row in topic.partitions:
+            place = (topic.name, row.partition_index)
+            if place in wanted:
+                repeated.add(place)
+            wanted[place] = row
+            yield
 
 
 def _is_looked_up(timestamp: int) -> bool:
     return timestamp >= 0 or timestamp == MAX_TIMESTAMP
 
 
-def _rows(request: Request, services: Services, looked_up: _LookedUp) -> Outcome:
-    terms, repeated = _terms(request), _listed_twice(request.body.topics)
+def _rows(
+    request: Request, services: Services, looked_up: _LookedUp, repeated: Collection[_Place]
+) -> Outcome:
+    terms = _terms(request)
 
     def row(topic: str, wanted: Any) -> dict[str, Any]:
         if (topic, wanted.partition_index) in repeated:

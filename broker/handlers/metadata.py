@@ -9,8 +9,9 @@ can accept records (Kafka answers LEADER_NOT_AVAILABLE first and lets the client
 
 from __future__ import annotations
 
+import asyncio
 import uuid
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -26,7 +27,14 @@ from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.served import Names, Served
 from echoless.broker.metadata.topic_names import check_topic_name
 from echoless.broker.network.request import Answer, Outcome, Request
-from echoless.broker.network.turns import Described, Fields, in_turns
+from echoless.broker.network.turns import (
+    ROWS_PER_TURN,
+    Described,
+    Fields,
+    for_client,
+    in_turns,
+    work_in_turns,
+)
 from echoless.protocol.acl import AclOperation, ResourceType
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.metadata_request import MetadataRequest, WantedTopic
@@ -50,6 +58,18 @@ could carry a null name before 12."""
 _NO_BROKER: Final = -1
 CREATED_MAX: Final = 100
 """Topics that one request may create: each takes files, and a write to the tree."""
+
+
+class _Creations:
+    """The topics that a request may still create."""
+
+    def __init__(self) -> None:
+        self._left = CREATED_MAX
+
+    def take(self) -> bool:
+        """Counts one, unless there are none left."""
+        self._left -= 1
+        return self._left >= 0
 
 
 class MissingTopic(NamedTuple):
@@ -87,9 +107,10 @@ def handle(request: Request, services: Services) -> Outcome:
     )
     if not _may_request(request.version, wanted or ()):
         return _packed(services, _refused(wanted or ()), asked)
-    found = _find_all(
-        services, wanted, may_create=body.allow_auto_topic_creation, rights=asked.rights
-    )
+    may_create = body.allow_auto_topic_creation
+    if wanted is not None and len(wanted) > ROWS_PER_TURN:
+        return _many(request, services, wanted, asked, may_create=may_create)
+    found = _find_all(services, wanted, may_create=may_create, rights=asked.rights)
     if not isinstance(found, list):
         return _packed_later(services, found, asked)
     if services.metadata_rows.count_missing(_topics(found), asked.version) <= PACKED_AT_ONCE:
@@ -136,9 +157,50 @@ async def _packed_in_slices(services: Services, found: Found, asked: _Asked) -> 
     return _packed(services, found, asked)
 
 
+async def _many(
+    request: Request,
+    services: Services,
+    wanted: Sequence[WantedTopic],
+    asked: _Asked,
+    *,
+    may_create: bool,
+) -> Answer:
+    """Answers a request for many topics, some at a time, each once."""
+    each: dict[WantedTopic, None] = {}
+    await work_in_turns(each.setdefault(_id_first(topic)) for topic in wanted)
+    found: Found = []
+    budget = _Creations()
+    for some in _slices(list(each), ROWS_PER_TURN // 4):
+        part = _find_all(services, some, may_create=may_create, rights=asked.rights, left=budget)
+        found += part if isinstance(part, list) else await part
+        await asyncio.sleep(0)
+    await services.metadata_rows.prepare(_topics(found), asked.version)
+    rows: list[tuple[bytes, int]] = []
+    await work_in_turns(map(rows.append, (_row(services, one, asked) for one in found)))
+    return await for_client(request.peer.host, _encoder(services, asked, rows))
+
+
+def _slices(topics: Sequence[WantedTopic], size: int) -> Iterator[Sequence[WantedTopic]]:
+    return (topics[at : at + size] for at in range(0, len(topics), size))
+
+
+def _row(services: Services, one: Topic | MissingTopic, asked: _Asked) -> tuple[bytes, int]:
+    """The topic's row, and the operations on it."""
+    is_asked = asked.of_topics and not _is_denied(one)
+    operations = topic_operations(asked.rights, one.name, asked=is_asked)
+    return _packed_topic(services, one, asked.version), operations
+
+
 def _packed(services: Services, found: Found, asked: _Asked) -> bytes:
-    """The body of the answer; operations are reported for any topic with a name, known or not."""
-    return encode_metadata_response(
+    return _encoder(services, asked, [_row(services, one, asked) for one in found])()
+
+
+def _encoder(
+    services: Services, asked: _Asked, rows: list[tuple[bytes, int]]
+) -> Callable[[], bytes]:
+    """Returns what makes the body of the answer; operations are reported for any topic with a name, known or not."""
+    return partial(
+        encode_metadata_response,
         asked.version,
         brokers=[
             BrokerRow(broker_id, address.host, address.port)
@@ -146,15 +208,7 @@ def _packed(services: Services, found: Found, asked: _Asked) -> bytes:
         ],
         cluster_id=services.cluster_id,
         controller_id=services.cluster.controller_id,
-        topics=[
-            (
-                _packed_topic(services, one, asked.version),
-                topic_operations(
-                    asked.rights, one.name, asked=asked.of_topics and not _is_denied(one)
-                ),
-            )
-            for one in found
-        ],
+        topics=rows,
         cluster_operations=cluster_operations(asked.rights, asked=asked.of_cluster),
     )
 
@@ -210,6 +264,7 @@ def _find_all(
     *,
     may_create: bool,
     rights: Rights | None,
+    left: _Creations | None = None,
 ) -> Found | Awaitable[Found]:
     """The requested topics; None means all that the client may describe."""
     if wanted is None:
@@ -231,7 +286,7 @@ def _find_all(
         if rights is not None:
             failures |= _denied_creation(rights, missing)
             missing = [name for name in missing if WantedTopic(name) not in failures]
-        return _create_and_find(services, wanted, missing, failures)
+        return _create_and_find(services, wanted, missing, failures, left or _Creations())
     return [_find_or_say_why(services, topic, failures) for topic in wanted]
 
 
@@ -263,10 +318,14 @@ def _denied_creation(rights: Rights, missing: list[str]) -> Failures:
 
 
 async def _create_and_find(
-    services: Services, wanted: Sequence[WantedTopic], missing: list[str], failures: Failures
+    services: Services,
+    wanted: Sequence[WantedTopic],
+    missing: list[str],
+    failures: Failures,
+    left: _Creations,
 ) -> Found:
-    for count, name in enumerate(dict.fromkeys(missing)):
-        if count >= CREATED_MAX:  # the client asks for it again, and so do many
+    for name in dict.fromkeys(missing):
+        if not left.take():  # the client asks for it again
             failures[WantedTopic(name)] = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
             continue
         try:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from echoless.broker.handlers.request_topics import topics_of
 from echoless.broker.network.denial import Denial
 from echoless.broker.network.request import Request
+from echoless.broker.network.turns import work_in_turns
 from echoless.protocol.acl import CLUSTER_NAME, AclOperation, ResourceType
 from echoless.protocol.errors import ErrorCode, KafkaError
 
@@ -53,6 +54,32 @@ def everyone(_request: Request, _rights: Rights, _services: Services) -> None:
     """Denies nothing: everyone may send the request."""
 
 
+_ON_TOPICS: Final[dict[Permit, AclOperation]] = {}
+
+
+def on_topics(operation: AclOperation, permit: Permit) -> Permit:
+    """Returns the permit; notes that it needs the operation on each topic of a request, so that long ones are judged in turns."""
+    _ON_TOPICS[permit] = operation
+    return permit
+
+
+async def judge_in_turns(permit: Permit, request: Request, services: Services) -> None:
+    """Decides, some at a time, about the topics of a long request; the permit finds the decisions then.
+
+    A name that is longer than one of a topic can be is not remembered, and decided again.
+    """
+    access, operation = services.access, _ON_TOPICS.get(permit)
+    if access is None or operation is None:
+        return
+    names: list[str] = []
+    for key, _, _ in topics_of(request.body):
+        name = key if isinstance(key, str) else name_of(key, services)
+        if name is not None:
+            names.append(name)
+    allowed = access.rights(request.peer).allowed_of_many(operation, ResourceType.TOPIC, len(names))
+    await work_in_turns(map(allowed.__getitem__, names))
+
+
 asked_by_handler = everyone
 """The permit of an API whose handler asks."""
 
@@ -78,15 +105,15 @@ def group(operation: AclOperation) -> Permit:
     return permit
 
 
-def group_and_topics(on_group: AclOperation, on_topics: AclOperation) -> Permit:
+def group_and_topics(on_group: AclOperation, on_topics_: AclOperation) -> Permit:
     """Needs one thing on the group that the request names, and another on each of its topics."""
-    permit_group, permit_topics = group(on_group), topics(on_topics)
+    permit_group, permit_topics = group(on_group), topics(on_topics_)
 
     def permit(request: Request, rights: Rights, services: Services) -> Denial | None:
         denial = permit_group(request, rights, services)
         return permit_topics(request, rights, services) if denial is None else denial
 
-    return permit
+    return on_topics(on_topics_, permit)
 
 
 def topics(operation: AclOperation, *, or_cluster: AclOperation | None = None) -> Permit:
@@ -98,7 +125,7 @@ def topics(operation: AclOperation, *, or_cluster: AclOperation | None = None) -
         keys = [key for key, _, _ in topics_of(request.body)]
         return denied_topics(operation, keys, rights, services)
 
-    return permit
+    return on_topics(operation, permit)
 
 
 def denied_topics(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from echoless.broker.config.names import IdempotentWriteAcl
 from echoless.broker.handlers.apis import declared
 from echoless.broker.handlers.merged_responses import Rows
-from echoless.broker.handlers.permits import denied, denied_topics
+from echoless.broker.handlers.permits import denied, denied_topics, on_topics
 from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.served import Names, Served
 from echoless.broker.network.denial import Denial
@@ -96,5 +96,5 @@ SERVED = Served(
     refuse,
     Names.PARTITIONS,
     Rows("responses", "partition_responses"),
-    permit=permit,
+    permit=on_topics(AclOperation.WRITE, permit),
 )

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from echoless.broker.network.request import Outcome
-from echoless.broker.network.turns import ROWS_PER_TURN, ManyRows, in_turns
+from echoless.broker.network.turns import in_turns
 
 
 def partition_rows(
@@ -17,13 +17,19 @@ def partition_rows(
 
     `name` is the field that holds the topic's name, in the request and in the answer.
     """
+    found: list[dict[str, Any]] = []
 
-    def answer(found: list[Mapping[str, Any]]) -> Mapping[str, Any]:
-        fields = {"topics": grouped(topics, iter(found), name)}
-        return ManyRows(fields) if len(topics) > ROWS_PER_TURN else fields
+    def steps() -> Iterator[None]:
+        for topic in topics:
+            key, rows = getattr(topic, name), list[Mapping[str, Any]]()
+            found.append({name: key, "partitions": rows})
+            for one in topic.partitions:
+                rows.append(row(key, one))
+                yield
+            if not rows:
+                yield
 
-    rows = (row(getattr(topic, name), one) for topic in topics for one in topic.partitions)
-    return in_turns(rows, answer)
+    return in_turns(steps(), lambda _: {"topics": found})
 
 
 def grouped(

@@ -10,6 +10,8 @@ Functions return what a handler may (`Outcome` of `broker/network/request.py`), 
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -110,6 +112,7 @@ def _append_by_steps(
 ) -> Iterator[None]:
     """Adds the outcome of one partition per step to `rows`; a topic without partitions takes one too."""
     refused = refused_rows(topics, transactional_id)
+    yield
     for topic, partitions in topics:
         outcomes: list[_RowOutcome] = []
         rows.append((topic, outcomes))
@@ -152,11 +155,44 @@ async def _answer_later(flight: InFlightProduce, append: _Append, place: LanePla
     with place:
         await place.come()
         rows = await append()
-    if flight.acks != ACKS_NONE:
-        rows = _without_deposed(rows)
-    outcome = _answer(flight, rows)
+    if _has_many_rows(rows):
+        outcome = await _answer_in_turns(flight, rows)
+    else:
+        if flight.acks != ACKS_NONE:
+            rows = _without_deposed(rows)
+        outcome = _answer(flight, rows)
     del flight, append, rows  # and with them the records, while the acknowledgement waits
     return await outcome if isinstance(outcome, Awaitable) else outcome
+
+
+async def _answer_in_turns(flight: InFlightProduce, rows: _Rows) -> Any:
+    """Does what `_answer` does after a wait, for many rows, topic by topic."""
+    topics: list[TopicProduced] = []
+    waits: list[StoredBatch] = []
+    acks = flight.acks
+
+    def collect(topic: TopicKey, outcomes: list[_RowOutcome]) -> Iterator[None]:
+        partitions: list[PartitionProduced] = []
+        topics.append(TopicProduced(topic, partitions))
+        for outcome in outcomes:
+            one = outcome
+            if type(one) is StoredBatch and acks != ACKS_NONE:
+                one = unless_deposed(one)
+            if isinstance(one, StoredBatch):
+                partitions.append(one.produced)
+                if one.next_offset > one.partition.high_watermark and is_unacknowledged(acks, one):
+                    waits.append(one)
+            else:
+                assert not isinstance(one, Pending), "a batch is pending after the append"
+                partitions.append(one)
+            yield
+
+    await work_in_turns(itertools.chain.from_iterable(itertools.starmap(collect, rows)))
+    await asyncio.sleep(0)
+    if acks == ACKS_NONE:
+        answer_nothing(topics)
+        return NO_RESPONSE
+    return _encoded(flight, topics, waits)
 
 
 def _without_deposed(rows: _Rows) -> _Rows:

@@ -50,12 +50,14 @@ class Shaped(NamedTuple):
     body: bytes
 
 
-def requests(names: typing.Collection[str] = ()) -> Iterator[Shaped]:
-    """Every API, in its newest and its oldest version, in every shape."""
+def requests(names: typing.Collection[str] = (), *, newest: bool = False) -> Iterator[Shaped]:
+    """Every API (or those of `names`), in its newest and its oldest version (or the newest), in every shape."""
     for api in APIS:
         if names and api.name not in names:
             continue
-        for version in sorted({api.version_max, api.version_min}, reverse=True):
+        for version in sorted(
+            {api.version_max, api.version_max if newest else api.version_min}, reverse=True
+        ):
             seen: set[bytes] = set()
             for shape, deep in itertools.product(SHAPES, (False, True)):
                 one = shaped(api, version, shape, deep=deep)

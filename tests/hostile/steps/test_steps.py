@@ -1,0 +1,20 @@
+"""No request of any API holds the event loop for long: repeated, many and long names, and null."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.hostile.steps import shapes
+from tests.hostile.steps.walk import MODES, STEP_S_MAX, walking
+
+pytestmark = [pytest.mark.slow, pytest.mark.time_limit(1200)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_step_of_the_loop_takes_long(tmp_path: Path, mode: str) -> None:
+    """Measured in processor time, for every API, without an authorizer, for a stranger, and before a log-in."""
+    with walking(tmp_path, mode) as walk:
+        held = map(walk.held, shapes.requests(newest=True))
+        assert [one.text for one in held if one.step_s > STEP_S_MAX] == []
