@@ -188,6 +188,7 @@ def _new_membership(broker: Broker) -> ClusterMembership:
         broker.tree,
         broker.registry,
         broker.replicas,
+        features=broker.features,
         joining=Joining(
             broker.config,
             broker.tree,
@@ -252,9 +253,11 @@ def _new_services(broker: Broker) -> Services:
             broker.replicas,
             broker.membership,
             broker.topic_deletion,
+            features=broker.features,
             can_open=broker.environment.file_system.can_open,
         ),
         partitions=broker.replicas,
+        features=broker.features,
         produce=ProduceParts(
             find=broker.replicas.find,
             fail_storage=broker.fail_storage,

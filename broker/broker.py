@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from echoless.broker.clock import Clock
 from echoless.broker.cluster.agreed_cluster_id import agreed_cluster_id
 from echoless.broker.cluster.membership import ClusterMembership
+from echoless.broker.config.feature_levels import SUPPORTED
 from echoless.broker.config.loading import Address, Config, LogFlush
 from echoless.broker.config.names import Authorizer, ProducerIdBinding
 from echoless.broker.config.topic import to_log_config
@@ -32,6 +33,7 @@ from echoless.broker.faults.faults import FaultInjection
 from echoless.broker.groups.service import GroupService
 from echoless.broker.housekeeping import Housekeeping
 from echoless.broker.limited_log import LimitedLog
+from echoless.broker.metadata.features import Features
 from echoless.broker.metadata.old_copy import check_epochs_within
 from echoless.broker.metadata.producer_ids import ProducerIds
 from echoless.broker.metadata.registration import BrokerInfo, Endpoint
@@ -85,6 +87,7 @@ class Broker:
 
     logs: LogDirectory
     registry: TopicRegistry
+    features: Features
     membership: ClusterMembership
     clock: Clock
     producer_ids: ProducerIds
@@ -168,6 +171,12 @@ class Broker:
             self.tree, rng=self.environment.rng, new_uuid=self.environment.new_uuid
         )
         await self.registry.load()
+        self.features = Features(
+            self.tree,
+            self.registry.topics,
+            is_shared=self.config.zookeeper_hosts is not None,
+        )
+        await self.features.start()
         self.clock = Clock(
             self.environment.now_ms, self.environment.monotonic_ms, self.logs.last_clock()
         )
@@ -305,6 +314,7 @@ class Broker:
             },
             started_ms=self.environment.now_ms(),
             rack=self.config.broker_rack,
+            features=SUPPORTED,
         )
 
     def _log_config(self, topic: str) -> LogConfig:
@@ -380,6 +390,8 @@ class Broker:
             await self.logins.close()
         if self._has("membership"):
             await self.membership.leave()
+        if self._has("features"):
+            await self.features.close()
         if self._has("producer_ids"):
             await self.producer_ids.close()
         if self._has("replicas"):

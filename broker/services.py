@@ -18,6 +18,7 @@ from echoless.broker.cluster.metadata_rows import MetadataRows
 from echoless.broker.cluster.topics import Topics
 from echoless.broker.config.loading import Config
 from echoless.broker.groups.service import GroupService
+from echoless.broker.metadata.features import Features
 from echoless.broker.metadata.producer_ids import ProducerIds
 from echoless.broker.metadata.topic_registry import TopicRegistry
 from echoless.broker.metrics import Metrics
@@ -52,6 +53,8 @@ class Services:
     producer_ids: ProducerIds
     groups: GroupService
     """The consumer groups that this broker coordinates."""
+    features: Features
+    """The level of what the cluster may store."""
     metadata_rows: MetadataRows
     metrics: Metrics
     clock: Clock

@@ -15,6 +15,7 @@ from echoless.cli import (
     demo,
     dump,
     faults,
+    features,
     groups,
     produce,
     producers,
@@ -79,6 +80,7 @@ def serve(context: typer.Context) -> None:
 app.add_typer(topics.app, name="topics")
 app.add_typer(acls.app, name="acls")
 app.add_typer(faults.app, name="faults")
+app.add_typer(features.app, name="features")
 app.add_typer(groups.app, name="groups")
 app.add_typer(coordinator.app, name="coordinator")
 app.add_typer(scenario.app, name="scenario")

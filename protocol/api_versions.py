@@ -67,8 +67,9 @@ def encode_api_versions_response(
     error_code: ErrorCode,
     rows: Sequence[ApiVersionsRow],
     features: Sequence[Feature] = (),
+    features_epoch: int = 0,
 ) -> bytes:
-    """The body; the features from version 4 on."""
+    """The body; the features from version 4 on, and how often they have changed."""
     flexible = version >= _FLEXIBLE_FROM
     end = NO_TAGS if flexible else b""
     count = write_unsigned_varint(len(rows) + 1) if flexible else _INT32.pack(len(rows))
@@ -77,24 +78,29 @@ def encode_api_versions_response(
         parts += (_ROW.pack(*row), end)
     if version >= 1:
         parts.append(_THROTTLE_TIME)
-    parts.append(_packed(features) if features and version >= _FEATURES_FROM else end)
+    parts.append(
+        _packed(features, features_epoch) if features and version >= _FEATURES_FROM else end
+    )
     return b"".join(parts)
 
 
-def _packed(features: Sequence[Feature]) -> bytes:
-    """The tagged fields of the response."""
+def _packed(features: Sequence[Feature], epoch: int) -> bytes:
+    """The tagged fields of the response; a feature at level 0 is not finalized."""
     supported, finalized = [], []
+    finalized_count = sum(one.finalized > 0 for one in features)
     for one in features:
         name = one.name.encode()
         begin = write_unsigned_varint(len(name) + 1) + name
         supported += [begin, _VERSIONS.pack(one.version_min, one.version_max), NO_TAGS]
-        finalized += [begin, _VERSIONS.pack(one.finalized, one.finalized), NO_TAGS]
+        if one.finalized:
+            finalized += [begin, _VERSIONS.pack(one.finalized, one.finalized), NO_TAGS]
     count = write_unsigned_varint(len(features) + 1)
     fields = {
         _SUPPORTED_TAG: count + b"".join(supported),
-        _EPOCH_TAG: _INT64.pack(0),
-        _FINALIZED_TAG: count + b"".join(finalized),
+        _EPOCH_TAG: _INT64.pack(epoch),
     }
+    if finalized:
+        fields[_FINALIZED_TAG] = write_unsigned_varint(finalized_count + 1) + b"".join(finalized)
     parts = [write_unsigned_varint(len(fields))]
     for tag, data in fields.items():
         parts += [write_unsigned_varint(tag), write_unsigned_varint(len(data)), data]

@@ -26,11 +26,13 @@ from echoless.broker.cluster.topic_creation import TopicCreation
 from echoless.broker.cluster.view import ClusterView
 from echoless.broker.config.internal_topics import INTERNAL_TOPICS
 from echoless.broker.config.loading import Config
+from echoless.broker.config.names import FeatureUpgrades
 from echoless.broker.config.topic import topic_in_force
 from echoless.broker.controller.controller import Controller
 from echoless.broker.environment import Environment
 from echoless.broker.essential_task import essential_task
 from echoless.broker.limited_log import COORDINATOR, RetryLog
+from echoless.broker.metadata.features import Features
 from echoless.broker.metadata.node_data import broker_path
 from echoless.broker.metadata.registration import BrokerIdInUseError, BrokerInfo
 from echoless.broker.metadata.topic import Topic
@@ -79,6 +81,7 @@ class ClusterMember:
         registry: TopicRegistry,
         partitions: PartitionRegistry,
         *,
+        features: Features,
         joining: Joining,
         metrics: Metrics,
         steady_ms: Callable[[], int],
@@ -142,6 +145,7 @@ class ClusterMember:
             ),
             now_ms=environment.now_ms,
             elections=metrics.elections,
+            features=features if config.feature_upgrades is FeatureUpgrades.AUTO else None,
             internal_replicas={
                 name: internal.replication_factor(config)
                 for name, internal in INTERNAL_TOPICS.items()

@@ -19,6 +19,7 @@ from echoless.broker.config.loading import Config
 from echoless.broker.config.topic import check_in_force
 from echoless.broker.descriptors import descriptor_shares
 from echoless.broker.limited_log import LimitedLog
+from echoless.broker.metadata.features import Features
 from echoless.broker.metadata.topic import NewTopic, Topic
 from echoless.broker.metadata.topic_registry import TopicRegistry
 from echoless.broker.partitions.partition_registry import PartitionRegistry
@@ -42,6 +43,7 @@ class Topics:
         cluster: ClusterMembership,
         deletion: TopicDeletion,
         *,
+        features: Features,
         can_open: Callable[[int], bool],
     ) -> None:
         """`can_open` says whether the file system has descriptors for so many more partitions."""
@@ -50,6 +52,7 @@ class Topics:
         self._partitions = partitions
         self._cluster = cluster
         self._deletion = deletion
+        self._features = features
         self._can_open = can_open
 
     async def create(self, new: NewTopic, *, validate_only: bool = False) -> Topic:
@@ -62,6 +65,7 @@ class Topics:
         if internal is not None:
             internal.check_allowed(new.config)
             new = replace(new, config={**internal.fixed, **internal.initial, **new.config})
+        self._features.check_topic(new.name, new.config)
         check_in_force(self._config, new.config)
         lack = self._lack_of_room(wanted, new.replication_factor)
         if lack is not None:

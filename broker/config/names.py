@@ -64,6 +64,13 @@ class AllowFaults(enum.StrEnum):
     FALSE = "false"
 
 
+class FeatureUpgrades(enum.StrEnum):
+    """The moment at which an upgraded cluster begins to store what older releases cannot read."""
+
+    AUTO = "auto"
+    MANUAL = "manual"
+
+
 class Authorizer(enum.StrEnum):
     """The authority on what a client may do: none, or the access control lists of the cluster."""
 
@@ -208,6 +215,11 @@ class Config(StoredConfig):
     )
     unclean_leader_election_enable: bool = _setting(
         False, boolean(), "let a replica lead that may lack acknowledged records"
+    )
+    feature_upgrades: FeatureUpgrades = _setting(
+        FeatureUpgrades.AUTO,
+        choice(FeatureUpgrades),
+        "auto: the level of echoless.version rises when all brokers support it; manual: by echoless features upgrade alone",
     )
     replica_lag_time_max_ms: int = _setting(
         10_000, duration(1), "a follower behind for longer leaves the in-sync replicas"

@@ -22,6 +22,7 @@ from typing import Final
 from echoless.broker.controller.campaign import NO_CONTROLLER, Campaign, Term
 from echoless.broker.controller.tasks import ControllerTasks
 from echoless.broker.limited_log import COORDINATOR, RetryLog
+from echoless.broker.metadata.features import Features
 from echoless.broker.metadata.live_brokers import LiveBrokers
 from echoless.broker.metadata.node_data import CONTROLLER, PREFERRED_REPLICA_ELECTION
 from echoless.broker.metadata.topic import Topic
@@ -58,12 +59,14 @@ class Controller:
         now_ms: Callable[[], int],
         elections: defaultdict[str, int],
         internal_replicas: Mapping[str, int],
+        features: Features | None = None,
     ) -> None:
         """`unclean`: whether a topic may be led by a replica that was not in sync.
 
         `registry` follows the tree, and `live_brokers` is started, before `run` begins. `elections`
         counts the elections held: `clean`, or `unclean` (records may be lost). `internal_replicas`: the
         number that each internal topic should have, by name, once there are as many brokers.
+        `features`: whose level is raised when all brokers support it; None: only clients raise it.
         """
         self._tree = tree
         self._registry = registry
@@ -71,6 +74,7 @@ class Controller:
         self._is_unclean_allowed = unclean
         self._elections = elections
         self._internal_replicas = internal_replicas
+        self._features = features
         self._campaign = Campaign(tree, broker_id, now_ms)
         self._watches: list[Cancel] = []
         self._wake = asyncio.Event()
@@ -181,6 +185,7 @@ class Controller:
             unclean=self._is_unclean_allowed,
             elections=self._elections,
             internal_replicas=self._internal_replicas,
+            features=self._features,
         )
         return self._tasks
 

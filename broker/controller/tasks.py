@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from typing import Final
 
+from echoless.broker.config.feature_levels import FEATURE, LEVEL_MAX
 from echoless.broker.controller.campaign import Term
 from echoless.broker.controller.election_requests import read_asked
 from echoless.broker.controller.elections import (
@@ -30,6 +31,7 @@ from echoless.broker.controller.reassignment import (
     still_as_decided,
     target_of,
 )
+from echoless.broker.metadata.features import Features, least_supported
 from echoless.broker.metadata.live_brokers import LiveBrokers
 from echoless.broker.metadata.node_data import PREFERRED_REPLICA_ELECTION, NodeDataError
 from echoless.broker.metadata.topic import StateChange, Topic, TopicChanged
@@ -55,8 +57,12 @@ class ControllerTasks:
         unclean: Callable[[Topic], bool],
         elections: MutableMapping[str, int],
         internal_replicas: Mapping[str, int],
+        features: Features | None,
     ) -> None:
-        """`internal_replicas`: the number that each internal topic should have, by name, once there are as many brokers."""
+        """`internal_replicas`: the number that each internal topic should have, by name, once there are as many brokers.
+
+        `features`: see `Controller`.
+        """
         self.term = term
         self._tree = tree
         self._registry = registry
@@ -64,6 +70,9 @@ class ControllerTasks:
         self._is_unclean_allowed = unclean
         self._elections = elections
         self._internal_replicas = internal_replicas
+        self._features = features
+        self._waited_for: set[int] = set()
+        """Brokers that are away and hold replicas, without which the level of features does not rise."""
         self._is_asked = True
         """Whether elections may have been requested."""
         self._sessions: dict[int, int] = {}
@@ -85,6 +94,7 @@ class ControllerTasks:
         await self._hold_asked_elections()
         for topic in list(self._registry.topics.values()):
             await self._finish_reassignments(topic)
+        await self._raise_features()
         for name, wanted in self._internal_replicas.items():
             if name in self._registry.topics:
                 await self._add_missing_replicas(name, wanted)
@@ -164,6 +174,27 @@ class ControllerTasks:
             checks = [self.term.proof, *still_as_decided(current, partition)]
             await self._registry.change_assignment(current.name, partition, target, None, checks)
             logger.info("%s-%d: reassigned to %s", current.name, partition, target)
+
+    async def _raise_features(self) -> None:
+        """Raises the level of what may be stored, once no broker is too old for it: none that is here or holds a replica."""
+        features, brokers = self._features, self._live_brokers.brokers
+        if features is None or features.level >= LEVEL_MAX:
+            return
+        level = least_supported(broker.info for broker in brokers.values())
+        if level <= features.level:
+            return
+        topics = self._registry.topics.values()
+        away = {
+            one for topic in topics for replicas in topic.assignment.values() for one in replicas
+        }.difference(brokers)
+        if not away:
+            await features.raise_to(level, [self.term.proof])
+        elif away != self._waited_for:
+            logger.info(
+                "the level of %s stays at %d until brokers %s are back, which hold replicas and may be of an older version",
+                *(FEATURE, features.level, sorted(away)),
+            )
+        self._waited_for = away
 
     async def _add_missing_replicas(self, name: str, wanted: int) -> None:
         """Begins to give the partitions of an internal topic the replicas that they lack of those `wanted`."""

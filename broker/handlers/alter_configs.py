@@ -47,6 +47,7 @@ async def handle(request: Request, services: Services) -> Answer:
         topic = find_topic(services, resource.resource_name)
         overrides = validated({config.name: config.value for config in resource.configs})
         check_allowed(topic.name, overrides)
+        services.features.check_topic(topic.name, overrides)
         check_in_force(services.config, overrides)
         if not body.validate_only:
             await services.registry.set_topic_config(topic.name, overrides)

@@ -1,7 +1,7 @@
 """ApiVersions (18), versions 0-4: what this broker serves, as declared in `apis.py`.
 
-v0-2: the list. v3 (KIP-511): flexible; the client names its software. v4: the feature `group.version` (KIP-584),
-which says that the consumer protocol is served. A version above 4 is answered with version 0 and
+v0-2: the list. v3 (KIP-511): flexible; the client names its software. v4: the features (KIP-584): `echoless.version`
+(`broker/config/feature_levels.py`), and `group.version`, which says that the consumer protocol is served. A version above 4 is answered with version 0 and
 UNSUPPORTED_VERSION, so that the client can retry with a lower one.
 """
 
@@ -18,17 +18,16 @@ from echoless.broker.network.request import Answer, Request, Software
 from echoless.protocol.api_versions import (
     ApiVersionsRequest,
     ApiVersionsRow,
-    Feature,
     encode_api_versions_response,
 )
 from echoless.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from echoless.broker.metadata.features import Features
     from echoless.broker.services import Services
 
 API = declared(__name__)
 
-_FEATURES: Final = (Feature("group.version", 0, 1, 1),)
 _SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -42,23 +41,24 @@ _ROWS: Final = [
 ]
 
 
-def handle(request: Request, _services: Services) -> Answer:
+def handle(request: Request, services: Services) -> Answer:
     """The list of APIs; INVALID_REQUEST for software names that Kafka rejects too."""
     body: ApiVersionsRequest = request.body
     is_valid = all(map(_SOFTWARE_NAME.fullmatch, body))
     if is_valid:
         request.peer.software = Software(request.header.client_id, *body)
-    return _answer(request, ErrorCode.NONE if is_valid else ErrorCode.INVALID_REQUEST)
+    code = ErrorCode.NONE if is_valid else ErrorCode.INVALID_REQUEST
+    return _answer(request, code, services.features)
 
 
-def refuse(refusal: Refusal, _services: Services) -> Answer:
+def refuse(refusal: Refusal, services: Services) -> Answer:
     """The error, and the list of APIs: it tells the client which versions to use instead."""
-    return _answer(refusal.request, refusal.error.code)
+    return _answer(refusal.request, refusal.error.code, services.features)
 
 
-def _answer(request: Request, error_code: ErrorCode) -> bytes:
+def _answer(request: Request, error_code: ErrorCode, features: Features) -> bytes:
     version = request.version if API.serves(request.version) else 0
-    return encode_api_versions_response(version, error_code, _ROWS, _FEATURES)
+    return encode_api_versions_response(version, error_code, _ROWS, features.rows(), features.epoch)
 
 
 SERVED = Served(API, handle, refuse, permit=permits.everyone)

@@ -115,6 +115,7 @@ APIS: Final = (
         flexible_from=0,
     ),
     Api(key=51, name="alter_user_scram_credentials", version_min=0, version_max=0, flexible_from=0),
+    Api(key=57, name="update_features", version_min=0, version_max=1, flexible_from=0),
     Api(key=60, name="describe_cluster", version_min=0, version_max=1, flexible_from=0),
     Api(key=61, name="describe_producers", version_min=0, version_max=0, flexible_from=0),
     Api(key=68, name="consumer_group_heartbeat", version_min=0, version_max=1, flexible_from=0),

@@ -35,7 +35,6 @@ from echoless.protocol.acl import AclOperation
 from echoless.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from echoless.broker.config.loading import Config
     from echoless.broker.services import Services
 
 _THROTTLES: Final = frozenset(
@@ -69,23 +68,25 @@ async def handle(request: Request, services: Services) -> Answer:
         check_alterable(resource.resource_type)
         topic = find_topic(services, resource.resource_name)
         if body.validate_only:
-            _altered(services.config, topic.name, topic.config, changes)
+            _altered(services, topic.name, topic.config, changes)
         else:
             await services.registry.alter_topic_config(
                 topic.name,
-                lambda overrides: _altered(services.config, topic.name, overrides, changes),
+                lambda overrides: _altered(services, topic.name, overrides, changes),
             )
 
     return await alter_each(body.resources, alter)
 
 
 def _altered(
-    config: Config, topic: str, overrides: Mapping[str, str], changes: Sequence[Alteration]
+    services: Services, topic: str, overrides: Mapping[str, str], changes: Sequence[Alteration]
 ) -> dict[str, str]:
     result = altered(overrides, changes)
     names = {change.name for change in changes}
-    check_allowed(topic, {name: value for name, value in result.items() if name in names})
-    check_in_force(config, result)
+    changed = {name: value for name, value in result.items() if name in names}
+    check_allowed(topic, changed)
+    services.features.check_topic(topic, changed)
+    check_in_force(services.config, result)
     return result
 
 

@@ -216,3 +216,14 @@ def test_lists_are_lists(echoless: Command) -> None:
     """Each list is an array as JSON, an empty one too."""
     for command in ("topics", "groups", "users"):
         assert isinstance(echoless(command, "list", "--json").json, list), command
+
+
+def test_features_are_described_and_upgraded(echoless: Command) -> None:
+    """A broker alone is at its newest level; a level that it does not know is refused."""
+    described = {one["feature"]: one for one in echoless("features", "describe", "--json").json}
+    assert described["echoless.version"]["finalized"] == 1
+    assert "echoless.version" in echoless("features", "describe").out
+    assert echoless("features", "upgrade").err == "echoless.version is at level 1\n"
+    refused = echoless("features", "upgrade", "--level", 9)
+    assert refused.code == 1
+    assert "not supported by these brokers: 1" in refused.err

@@ -628,6 +628,18 @@ class TestPartitions:
                 ALTER,
             ),
             (
+                "update_features",
+                {
+                    "timeout": datetime.timedelta(1),
+                    "feature_updates": (
+                        nested("update_features", 0, "FeatureUpdateKey")(
+                            feature="x", max_version_level=1, allow_downgrade=False
+                        ),
+                    ),
+                },
+                ALTER,
+            ),
+            (
                 "alter_partition_reassignments",
                 {"timeout": datetime.timedelta(1), "topics": ()},
                 ALTER,
