@@ -48,6 +48,7 @@ class Echoless:
         self.kafka_address = self.native_address = self.admin_address = f"{host}:0"
         self._module = module or own_module(tree)
         self._settings = dict(settings or {})
+        self._further: dict[str, str] = {}
         self._arguments = list(arguments)
         self._tree = tree
         directory.mkdir(parents=True, exist_ok=True)
@@ -59,6 +60,11 @@ class Echoless:
         self.kafka_address = ready["listen"]
         self.native_address = ready["native"]
         self.admin_address = ready["admin"]
+
+    def run_from(self, tree: Path, settings: Mapping[str, str] | None = None) -> None:
+        """Has later starts import the broker from `tree`, with these settings beside those of its making."""
+        self._tree, self._module = tree, own_module(tree)
+        self._further = dict(settings or {})
 
     def kill(self) -> None:
         """Sends SIGKILL, as in a crash."""
@@ -79,6 +85,10 @@ class Echoless:
             *("--native-listen", self.native_address),
             *("--admin-listen", self.admin_address),
             *("--data-dir", str(self.data_dir)),
-            *(part for item in self._settings.items() for part in ("--set", "=".join(item))),
+            *(
+                part
+                for item in {**self._settings, **self._further}.items()
+                for part in ("--set", "=".join(item))
+            ),
             *self._arguments,
         ]

@@ -17,8 +17,10 @@ from echoless.broker.authorization.acl_nodes import (
     encode_change,
     encode_entries,
 )
+from echoless.broker.config.feature_levels import SUPPORTED
 from echoless.broker.controller.election_requests import decode_requests, encode_requests
 from echoless.broker.controller.elections import ElectionType
+from echoless.broker.metadata.features import FEATURES, encode_level
 from echoless.broker.metadata.node_data import (
     CLUSTER_ID,
     CONTROLLER,
@@ -73,8 +75,10 @@ EXAMPLES: dict[str, bytes] = {
             },
             started_ms=1_700_000_000_000,
             rack="r1",
+            features=SUPPORTED,
         )
     ),
+    FEATURES: encode_level(1),
     topic_path("orders"): encode_topic(
         TOPIC_ID, {0: (1, 2), 1: (3, 1, 2)}, {1: Reassignment(adding=(3,), removing=(2,))}
     ),

@@ -1,0 +1,1 @@
+"""Earlier releases beside this one: rolling upgrades, forward and back, under load."""
