@@ -171,17 +171,11 @@ class Broker:
             self.tree, rng=self.environment.rng, new_uuid=self.environment.new_uuid
         )
         await self.registry.load()
-        self.features = Features(
-            self.tree,
-            self.registry.topics,
-            is_shared=self.config.zookeeper_hosts is not None,
-        )
-        await self.features.start()
+        await self._follow_features()
         self.clock = Clock(
             self.environment.now_ms, self.environment.monotonic_ms, self.logs.last_clock()
         )
         await self._open_logs()
-        self.metrics.recovered(log.recovery for log in self.logs.logs.values())
         await self._refuse_an_old_coordinator()
         self.replicas = PartitionRegistry(
             self.config,
@@ -246,6 +240,11 @@ class Broker:
             self.tree.end_patience()
         self.starting = None
 
+    async def _follow_features(self) -> None:
+        is_shared = self.config.zookeeper_hosts is not None
+        self.features = Features(self.tree, self.registry.topics, is_shared=is_shared)
+        await self.features.start()
+
     async def _open_logs(self) -> None:
         """Opens the logs one at a time, and says on the admin port how many are open."""
         opening = self.logs.opening(
@@ -258,6 +257,7 @@ class Broker:
             for opened, count in opening:
                 self.starting = f"{opened} of {count} logs are open"
                 await asyncio.sleep(0)
+        self.metrics.recovered(log.recovery for log in self.logs.logs.values())
         self.starting = "joining"
 
     def _claim_directory(self, cluster_id: str | None) -> None:
