@@ -171,7 +171,9 @@ def _tls_settings(broker: Broker, listener: str) -> TlsSettings | None:
     protocol = broker.config.security_protocol(listener)
     if broker.tls is None or not protocol.is_encrypted:
         return None
-    return broker.tls.settings(listener, is_sasl=protocol.is_sasl)
+    settings = broker.tls.settings(listener, is_sasl=protocol.is_sasl)
+    takes_plaintext = listener == NATIVE and broker.config.native_accepts_plaintext
+    return replace(settings, takes_plaintext=takes_plaintext)
 
 
 def _new_membership(broker: Broker) -> ClusterMembership:

@@ -68,7 +68,7 @@ class BrokerConnection:
         try:
             sock = socket.create_connection((host, port), timeout_s)
         except OSError as error:
-            reason = error.strerror or str(error)
+            reason = error.strerror or str(error) or type(error).__name__
             raise ConnectionFailedError(
                 f"no broker can be reached at {address} ({reason}); "
                 f"is it running, and is this its --listen address?"

@@ -28,7 +28,7 @@ async def open_streams(
 
 
 def _unreachable(error: OSError, address: str, *, is_encrypted: bool) -> ConnectionFailedError:
-    reason = error.strerror or str(error)
+    reason = error.strerror or str(error) or type(error).__name__
     if is_encrypted:
         found = handshake_failure(error, address)
         if found is not None:

@@ -72,7 +72,7 @@ def _load_text(context: ssl.SSLContext, tls: Tls) -> None:
 def _file_reason(error: Exception) -> str:
     if isinstance(error, ssl.SSLError) or not isinstance(error, OSError):
         return "it cannot be read as PEM"
-    return error.strerror or str(error)
+    return error.strerror or str(error) or type(error).__name__
 
 
 def handshake_failure(error: BaseException, address: str) -> AuthenticationError | None:

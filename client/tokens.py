@@ -132,7 +132,7 @@ def _read(path: str) -> str:
         with Path(path).open("rb") as file:
             return file.read(_FILE_BYTES_MAX).decode("ascii", "replace").strip()
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = error.strerror or str(error) or type(error).__name__
         raise AuthenticationError(f"cannot read the token in {path}: {reason}") from error
 
 

@@ -20,6 +20,7 @@ from typing import Final
 
 from echoless.protocol.checksum import crc32c
 from echoless.storage.file_system import FileSystem, StorageError
+from echoless.storage.newer_format import is_newer, newer_format
 
 VERSION: Final = 1
 _VERSION_OF_KAFKA: Final = 0
@@ -28,6 +29,10 @@ _CHECKSUM: Final = "crc32c"
 
 class CheckpointError(StorageError):
     """A checkpoint file is damaged; the message names the line."""
+
+
+class NewerCheckpointError(CheckpointError):
+    """A checkpoint file is of a newer version, and as good as ever."""
 
 
 class OffsetCheckpoint:
@@ -84,6 +89,8 @@ def read_lines(fs: FileSystem, path: str) -> list[str]:
         _check(path, data, lines[-1])
         entries.pop()
     elif version != str(_VERSION_OF_KAFKA):
+        if is_newer(version, VERSION):
+            raise NewerCheckpointError(path, newer_format(version, VERSION))
         raise CheckpointError(path, f"has version {version!r}, not {VERSION}")
     if parse_number(path, count) != len(entries):
         raise CheckpointError(path, f"promises {count} entries and has {len(entries)}")

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from echoless.storage import paths
-from echoless.storage.checkpoints import CheckpointError, OffsetCheckpoint
+from echoless.storage.checkpoints import CheckpointError, NewerCheckpointError, OffsetCheckpoint
 from echoless.storage.file_system import FileSystem
 from echoless.storage.kept_offsets import KeptOffsets
 
@@ -116,6 +116,8 @@ class DirectoryCheckpoints:
                 self._log_starts.read(),
                 self._read_cleaned_to(),
             )
+        except NewerCheckpointError:
+            raise
         except CheckpointError as error:
             reason = str(error).removeprefix(f"{error.path}: ")
             raise CheckpointError(
@@ -128,6 +130,8 @@ class DirectoryCheckpoints:
         """Reads where compaction goes on; from the beginning of the logs if the file is damaged."""
         try:
             return self._cleaned_to.read()
+        except NewerCheckpointError:
+            raise
         except CheckpointError as error:
             logger.warning("compaction begins again at the beginning of each log: %s", error)
             return {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 
 from echoless.storage import paths
-from echoless.storage.checkpoints import CheckpointError
+from echoless.storage.checkpoints import CheckpointError, NewerCheckpointError
 from echoless.storage.file_system import CorruptLogError
 from echoless.storage.leader_epochs import LeaderEpochs
 from echoless.storage.opening import LogOpening, Recovered
@@ -50,6 +50,8 @@ def _open_leader_epochs(opening: LogOpening) -> LeaderEpochs:
     path = paths.join(opening.directory, paths.LEADER_EPOCH_CHECKPOINT)
     try:
         return LeaderEpochs(opening.fs, path)
+    except NewerCheckpointError:
+        raise
     except CheckpointError as error:
         if not opening.is_loss_accepted:
             raise CorruptLogError(path, 0, str(error).removeprefix(f"{path}: ")) from error

@@ -34,6 +34,7 @@ from echoless.storage.kept_offsets import KeptOffsets
 from echoless.storage.log_config import LogConfig
 from echoless.storage.pending_segment_removal import PendingSegmentRemoval
 from echoless.storage.producers.snapshot import (
+    NewerSnapshotError,
     Snapshot,
     SnapshotError,
     decode_snapshot,
@@ -147,6 +148,8 @@ def resume(
         return None
     try:
         offset = read_snapshot(fs, path).offset
+    except NewerSnapshotError as error:
+        raise StorageError(path, str(error).removeprefix(f"{path}: ")) from error
     except SnapshotError as error:
         raise CorruptLogError(path, 0, str(error)) from error
     carry_out(fs, directory, offset, config, now_ms, kept).close()

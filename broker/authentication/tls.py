@@ -133,8 +133,8 @@ class ListenerTls:
 
     def principal_of(self, transport: BaseTransport) -> str | None:
         """The client's principal by its certificate, if it has shown one; None if no rule maps its name."""
-        ssl_object: ssl.SSLObject = transport.get_extra_info("ssl_object")
-        certificate = ssl_object.getpeercert(binary_form=True)
+        ssl_object: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+        certificate = None if ssl_object is None else ssl_object.getpeercert(binary_form=True)
         if certificate is None:
             return ANONYMOUS
         try:

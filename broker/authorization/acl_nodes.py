@@ -85,7 +85,9 @@ def decode_entries(data: bytes) -> Entries:
     try:
         content = decode_node_json(data)
         if content["version"] != _VERSION:
-            raise AclDataError(f"version {content['version']} is not known, only {_VERSION}")
+            raise AclDataError(
+                f"version {content['version']}, perhaps of a newer release; {_VERSION} is known"
+            )
         return frozenset(map(_entry, content["acls"]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise AclDataError(f"no list of ACLs ({error!r})") from error

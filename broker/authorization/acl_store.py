@@ -325,7 +325,9 @@ def _decoded_for_change(pattern: Pattern, node: Node) -> Entries:
     try:
         return decode_entries(node.data)
     except AclDataError as error:
-        raise AclChangeError(f"{acl_path(pattern)} holds {error}; mend or delete it") from error
+        raise AclChangeError(
+            f"{acl_path(pattern)} holds {error}; change it with the release that wrote it, or mend it"
+        ) from error
 
 
 def _described(pattern: Pattern) -> str:

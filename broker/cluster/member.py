@@ -99,7 +99,9 @@ class ClusterMember:
         self._rejoin_problem = ""
         """Why the last attempt to join again failed."""
         self._forget_session: Cancel = lambda: None
-        self._view = view = ClusterView(tree, config.broker_id)
+        self._view = view = ClusterView(
+            tree, config.broker_id, calls_plaintext=config.native_accepts_plaintext
+        )
         self._guard = SessionGuard(tree, broker_path(config.broker_id))
         self._peers = environment.open_peers()
         self._fetchers = Fetchers(

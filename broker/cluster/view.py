@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from echoless.broker.config.listener_names import NATIVE
-from echoless.broker.config.loading import Address
+from echoless.broker.config.security import SecurityProtocol
+from echoless.broker.config.values import Address, PlaintextAddress
 from echoless.broker.metadata.live_brokers import LiveBrokers
 from echoless.broker.metadata.node_data import broker_path
 from echoless.broker.metadata.registration import BrokerInfo
 from echoless.broker.tree.node_tree import Cancel, NodeTree
 
+_WITHOUT_TLS: Final = frozenset({SecurityProtocol.PLAINTEXT, SecurityProtocol.SASL_PLAINTEXT})
+
 
 class ClusterView:
     """The registered brokers, kept up to date from `start` to `close`."""
 
-    def __init__(self, tree: NodeTree, broker_id: int) -> None:
+    def __init__(self, tree: NodeTree, broker_id: int, *, calls_plaintext: bool = False) -> None:
+        """`calls_plaintext`: whether brokers that have registered without TLS are called without."""
         self.live = LiveBrokers(tree)
         self.brokers_for_clients: Mapping[int, BrokerInfo] = {}
         """The registered brokers, or those registered when this broker last was.
@@ -26,6 +31,7 @@ class ClusterView:
         """
         self._tree = tree
         self._broker_id = broker_id
+        self._calls_plaintext = calls_plaintext
 
     @property
     def brokers(self) -> Mapping[int, BrokerInfo]:
@@ -69,4 +75,7 @@ class ClusterView:
         """The address of the broker's native port; None if it is not registered."""
         live = self.live.brokers.get(broker_id)
         endpoint = None if live is None else live.info.endpoints.get(NATIVE)
-        return None if endpoint is None else Address(endpoint.host, endpoint.port)
+        if endpoint is None:
+            return None
+        is_plaintext = self._calls_plaintext and endpoint.security_protocol in _WITHOUT_TLS
+        return (PlaintextAddress if is_plaintext else Address)(endpoint.host, endpoint.port)

@@ -173,6 +173,12 @@ class SecurityConfig(ConfigValues):
         _protocol_map(),
         "what each listener speaks, where that is not PLAINTEXT; NATIVE also between brokers",
     )
+    native_accepts_plaintext: bool = setting(
+        False,
+        boolean(),
+        "while TLS is turned on or off between running brokers: NATIVE takes connections without TLS too, and "
+        "brokers that have registered without TLS are called without",
+    )
     ssl_keystore_location: str | None = setting(
         None, optional_path(), "PEM: the broker's key and certificate chain, for listeners with TLS"
     )

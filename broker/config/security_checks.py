@@ -23,6 +23,8 @@ def security_problem(config: Config) -> str | None:
         return f"{_MAP}: {EXTERNAL} is not listened on: --listen has one address"
     if ADMIN in mapped and mapped[ADMIN].is_sasl:
         return f"{_MAP}: takes PLAINTEXT or SSL for {ADMIN}, not {mapped[ADMIN]}"
+    if config.native_accepts_plaintext and not config.security_protocol(NATIVE).is_encrypted:
+        return f"native_accepts_plaintext: takes true only where {_MAP} gives {NATIVE} TLS"
     problem = _override_problem(config)
     for listener, protocol in mapped.items():
         if problem is None and protocol.is_encrypted:
@@ -76,12 +78,14 @@ def _exposed_secret(config: Config) -> str | None:
     for name, address in _addresses(config).items():
         enabled = map(Mechanism, config.of_listener(name).sasl_enabled_mechanisms)
         mechanism = next((one for one in enabled if one.sends_secret), None)
-        is_plain = config.security_protocol(name) is SecurityProtocol.SASL_PLAINTEXT
+        protocol = config.security_protocol(name)
+        is_mixed = name == NATIVE and config.native_accepts_plaintext and protocol.is_sasl
+        is_plain = protocol is SecurityProtocol.SASL_PLAINTEXT or is_mixed
         if mechanism is not None and is_plain and not address.is_loopback:
             what = "passwords" if mechanism is Mechanism.PLAIN else "tokens"
             return (
                 f"sasl_enabled_mechanisms: {mechanism} sends {what} as they are, and "
-                f"{name} on {address} is {SecurityProtocol.SASL_PLAINTEXT}; "
+                f"{name} on {address} {'takes plaintext too' if is_mixed else f'is {protocol}'}; "
                 f"it takes {SecurityProtocol.SASL_SSL}, or a loopback address"
             )
     return None

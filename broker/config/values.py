@@ -56,6 +56,12 @@ class Address(NamedTuple):
             return False
 
 
+class PlaintextAddress(Address):
+    """The address of a broker that is called without TLS although this one speaks it (`native_accepts_plaintext`)."""
+
+    __slots__ = ()
+
+
 class Principals(tuple[str, ...]):
     """Principals, each `TYPE:NAME`."""
 

@@ -34,6 +34,8 @@ GOODBYE_S: Final = 2.0
 _ACCEPTED_PER_TURN: Final = 32
 _PAUSE_S: Final = 1.0
 """Pause in accepting after the system has refused a connection, for want of descriptors."""
+_HANDSHAKE: Final = b"\x16"
+"""The first byte of a TLS handshake. A plaintext frame that began with it would be of more than 352 MiB."""
 _PLAIN: Final = frozenset(
     {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"}
 )
@@ -49,6 +51,8 @@ class TlsSettings:
     principal_of: Callable[[asyncio.BaseTransport], str | None]
     """The principal of a client after its handshake; None: it is not admitted."""
     handshake_timeout_s: float
+    takes_plaintext: bool = False
+    """Whether connections without TLS are admitted too, by their first byte; no one shows a certificate on them."""
 
 
 class Handshake:
@@ -153,6 +157,13 @@ class TlsAcceptor:
         settings = self._settings
         ACCEPTED.set(accepted)  # in the context of this task
         try:
+            if settings.takes_plaintext and not await self._begins_handshake(accepted):
+                message = "%s has connected without TLS, which native_accepts_plaintext allows"
+                limited.log(logging.INFO, handshake.host, message, handshake.host)
+                await self._loop.connect_accepted_socket(
+                    lambda: _Newcomer(self, handshake), accepted
+                )
+                return
             await self._loop.connect_accepted_socket(
                 lambda: _Newcomer(self, handshake),
                 accepted,
@@ -165,6 +176,23 @@ class TlsAcceptor:
             level = logging.DEBUG if isinstance(error, ConnectionResetError) else logging.WARNING
             message = "a TLS handshake with %s:%s failed: %s"
             limited.log(level, host, message, host, port, _reason(error))
+
+    async def _begins_handshake(self, accepted: socket.socket) -> bool:
+        """Whether the first byte of a connection is that of a TLS handshake; it stays unread.
+
+        Raises `OSError` if the client goes, or sends none in time.
+        """
+        readable = asyncio.Event()
+        self._loop.add_reader(accepted, readable.set)
+        try:
+            async with asyncio.timeout(self._settings.handshake_timeout_s):
+                await readable.wait()
+        finally:
+            self._loop.remove_reader(accepted)
+        first = accepted.recv(1, socket.MSG_PEEK)
+        if not first:
+            raise ConnectionResetError
+        return first == _HANDSHAKE
 
     def _end(self, handshake: Handshake, accepted: socket.socket | None = None) -> None:
         """Does nothing the second time."""

@@ -147,13 +147,20 @@ class PeerConnection(asyncio.BufferedProtocol):
         except PeerError:
             assert self.is_closed
         except OSError as error:
-            self.close(error.strerror or str(error))
+            self.close(self._reason(error))
         except SaslError as error:
             self.close(f"its log-in: {error}")
         except (ValueError, OverflowError) as error:
             self.close(f"no such address: {error}")
         except DecodeError as error:
             self.close(f"its hello makes no sense: {error}")
+
+    def _reason(self, error: OSError) -> str:
+        """The error in words; asyncio raises some that have none, as when a peer ends a TLS handshake."""
+        said = error.strerror or str(error)
+        if self._context is None or said:
+            return said or f"the connection ended ({type(error).__name__})"
+        return f"the connection ended in its TLS handshake ({type(error).__name__}): does it speak TLS there?"
 
     def _renew_in(self, lifetime_s: float) -> None:
         """Logs in again before the session ends, if it does."""
@@ -255,4 +262,5 @@ class PeerConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self.close(f"the connection ended{f': {exc}' if exc else ''}")
+        said = "" if exc is None else f": {str(exc) or type(exc).__name__}"
+        self.close(f"the connection ended{said}")

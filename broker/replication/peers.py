@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from echoless.broker.config.values import Address
+from echoless.broker.config.values import Address, PlaintextAddress
 from echoless.broker.replication.name_lookups import NameLookups
 from echoless.broker.replication.peer_connection import PeerConnection, PeerError
 from echoless.protocol.native.admin_read import ADMIN_READ
@@ -85,11 +85,16 @@ class TcpPeers:
                 address,
                 self._answer_size_max,
                 self._lookups,
-                context=None if self._client_context is None else self._client_context(),
+                context=self._context_for(address),
                 login=self._login,
             )
             self._connections[key] = connection
         return await connection.call(message, timeout_s)
+
+    def _context_for(self, address: Address) -> SSLContext | None:
+        if self._client_context is None or isinstance(address, PlaintextAddress):
+            return None
+        return self._client_context()
 
     def disconnect(self, broker_id: int) -> None:
         for key in [key for key in self._connections if key[0] == broker_id]:

@@ -48,6 +48,7 @@ from echoless.broker.tree.node_tree import (
 )
 from echoless.broker.tree.nodes import Change, Nodes
 from echoless.broker.tree.watches import Watches
+from echoless.storage.newer_format import is_newer, newer_format
 
 FORMAT_VERSION: Final = 1
 """The file's `user_version`."""
@@ -270,6 +271,8 @@ def _check_format(database: sqlite3.Connection) -> None:
         database.execute(_CREATE_TABLE)
         database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
         database.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+    elif application_id == _APPLICATION_ID and is_newer(version, FORMAT_VERSION):
+        raise sqlite3.DatabaseError(newer_format(version, FORMAT_VERSION))
     elif (application_id, version) != (_APPLICATION_ID, FORMAT_VERSION):
         raise sqlite3.DatabaseError(
             f"not a coordination file of format {FORMAT_VERSION} "

@@ -17,8 +17,8 @@ from typing import NamedTuple
 from echoless.protocol.dedup import commit
 from echoless.protocol.record_batch import BatchHeader
 from echoless.storage import paths
-from echoless.storage.file_system import FileSystem
-from echoless.storage.producers.snapshot import SnapshotError, read_snapshot
+from echoless.storage.file_system import FileSystem, StorageError
+from echoless.storage.producers.snapshot import NewerSnapshotError, SnapshotError, read_snapshot
 from echoless.storage.producers.state import ProducerStates
 from echoless.storage.segments import Segments
 
@@ -56,6 +56,9 @@ def load_snapshot(
                 snapshot.load_into(producers)
                 return offset, damaged
             reason = f"it is of offset {snapshot.offset}"
+        except NewerSnapshotError as error:
+            # Without it what it knows would be forgotten, and the version that wrote it would miss it.
+            raise StorageError(path, str(error).removeprefix(f"{path}: ")) from error
         except SnapshotError as error:
             reason = str(error)
         logger.warning("dropping the damaged producer snapshot %s: %s", path, reason)

@@ -24,6 +24,7 @@ from echoless.protocol.checksum import crc32c
 from echoless.protocol.dedup import ProducerEntry
 from echoless.protocol.record_batch import Buffer
 from echoless.storage.file_system import FileSystem
+from echoless.storage.newer_format import is_newer, newer_format
 from echoless.storage.producers.record import (
     BATCH,
     COUNT_MASK,
@@ -52,6 +53,10 @@ assert _BLOCK_BYTES + _PRODUCER_ID.size + record_size(WINDOW_MAX) <= _BLOCK_BYTE
 
 class SnapshotError(Exception):
     """The snapshot is damaged or of another version; the message says where and how."""
+
+
+class NewerSnapshotError(SnapshotError):
+    """The snapshot is of a newer version, and as good as ever."""
 
 
 class Snapshot(NamedTuple):
@@ -91,7 +96,7 @@ def read_snapshot(fs: FileSystem, path: str) -> Snapshot:
     try:
         return decode_snapshot(fs.read_bytes(path))
     except SnapshotError as error:
-        raise SnapshotError(f"{path}: {error}") from error
+        raise type(error)(f"{path}: {error}") from error
 
 
 def encode_snapshot(offset: int, producers: ProducerStates | FrozenStates) -> bytes:
@@ -194,6 +199,8 @@ def _from_objects(data: Buffer, unpacker: Iterable[Any]) -> Snapshot:
     header = next(objects, None)
     if not isinstance(header, dict):
         raise SnapshotError("it does not begin with a header")
+    if is_newer(header.get("version"), VERSION):
+        raise NewerSnapshotError(newer_format(header["version"], VERSION))
     if header.get("version") != VERSION:
         raise SnapshotError(f"version {header.get('version')!r} is not {VERSION}")
     return Snapshot(

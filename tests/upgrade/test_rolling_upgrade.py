@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -14,14 +13,14 @@ from tests.cli.command import Command
 from tests.support.cluster import Cluster
 from tests.support.echoless import SOURCES
 from tests.support.keyed_writer import KeyedWriter
-from tests.support.stored_values import read_stored_values
 from tests.toolchain import require
 from tests.upgrade.group_reader import GroupReader
 from tests.upgrade.releases import Release
+from tests.upgrade.rolling import ORDERS, check_log, roll
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.time_limit(300)]
 
-ORDERS, PRICES, OFFSETS = "orders", "prices", "__consumer_offsets"
+PRICES: Final = "prices"
 COMPACTED: Final = {
     "cleanup_policy": "compact",
     "min_cleanable_dirty_ratio": "0.05",
@@ -46,37 +45,6 @@ def cluster_of(
     with Cluster(directory, minimum, tree=release.tree) as cluster:
         cluster.start()
         yield cluster
-
-
-def roll(
-    cluster: Cluster,
-    broker_ids: Iterable[int],
-    tree: Path,
-    settings: Mapping[str, str] | None = None,
-    *,
-    is_emptied: bool = False,
-) -> None:
-    """Restarts brokers from another tree, one after the other; each stops in order, and comes back in sync.
-
-    `is_emptied`: without their data, which 0.1.0 cannot read once a later release has written it.
-    """
-    for broker_id in broker_ids:
-        assert cluster.stop(broker_id) == 0, cluster.said()
-        if is_emptied:
-            shutil.rmtree(cluster.brokers[broker_id].data_dir)
-        cluster.brokers[broker_id].run_from(tree, settings)
-        cluster.start_broker(broker_id)
-        cluster.wait_until(cluster.is_in_sync, f"broker {broker_id} is in sync after its restart")
-        assert cluster.live == list(cluster.brokers), cluster.said()
-
-
-def check_log(cluster: Cluster, writer: KeyedWriter) -> None:
-    """Each record is stored once, at the offset that its acknowledgement named."""
-    assert not writer.failures
-    leader = cluster.brokers[cluster.wait_for_leader(ORDERS, 0)].kafka_address
-    (stored,) = read_stored_values(leader, ORDERS, 1)
-    assert stored == [writer.acknowledged[offset][1] for offset in sorted(writer.acknowledged)]
-    assert len(stored) == writer.sent
 
 
 def check_group(reader: GroupReader, writer: KeyedWriter) -> None:
