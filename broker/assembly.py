@@ -171,9 +171,7 @@ def _tls_settings(broker: Broker, listener: str) -> TlsSettings | None:
     protocol = broker.config.security_protocol(listener)
     if broker.tls is None or not protocol.is_encrypted:
         return None
-    settings = broker.tls.settings(listener, is_sasl=protocol.is_sasl)
-    takes_plaintext = listener == NATIVE and broker.config.native_accepts_plaintext
-    return replace(settings, takes_plaintext=takes_plaintext)
+    return broker.tls.settings(listener, is_sasl=protocol.is_sasl)
 
 
 def _new_membership(broker: Broker) -> ClusterMembership:

@@ -10,7 +10,7 @@ def is_newer(version: object, known: int) -> bool:
 
 
 def newer_format(version: object, known: int) -> str:
-    """What is the matter, and the remedy."""
+    """The description of the problem, and the remedy."""
     return (
         f"was written by a newer version of Echoless (its format is {version}, this one reads up to {known}): "
         f"start that version again; nothing has to be removed"

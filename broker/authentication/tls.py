@@ -61,6 +61,7 @@ class BrokerTls:
     def __init__(self, config: Config) -> None:
         """Raises `ConfigError` if the files cannot be used."""
         self._by_listener: dict[str, ListenerTls] = {}
+        self._native_accepts_plaintext = config.native_accepts_plaintext
         shared = None
         for one in config.listener_security_protocol_map:
             if not one.protocol.is_encrypted:
@@ -74,7 +75,10 @@ class BrokerTls:
 
     def settings(self, listener: str, *, is_sasl: bool) -> TlsSettings:
         """For a listener; where clients log in, certificates are checked, but name no one."""
-        return self._by_listener[listener].settings(is_sasl=is_sasl)
+        takes_plaintext = listener == NATIVE and self._native_accepts_plaintext
+        return self._by_listener[listener].settings(
+            is_sasl=is_sasl, takes_plaintext=takes_plaintext
+        )
 
     def client_context(self) -> ssl.SSLContext:
         """For a connection to the NATIVE listener of another broker that begins now."""
@@ -144,11 +148,11 @@ class ListenerTls:
         name = self._config.ssl_principal_mapping_rules.apply(subject)
         return None if name is None else f"User:{name}"
 
-    def settings(self, *, is_sasl: bool) -> TlsSettings:
+    def settings(self, *, is_sasl: bool, takes_plaintext: bool = False) -> TlsSettings:
         """For one of the listeners."""
         timeout_s = self._config.ssl_handshake_timeout_ms / 1000
         principal_of = _anonymous if is_sasl else self.principal_of
-        return TlsSettings(self.server_context, principal_of, timeout_s)
+        return TlsSettings(self.server_context, principal_of, timeout_s, takes_plaintext)
 
     async def look_again(self) -> None:
         """Reads the files again if they have changed."""

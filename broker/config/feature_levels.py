@@ -28,7 +28,7 @@ INTERNAL_TOPICS_FROM: Final = 1
 SUPPORTED: Final[Mapping[str, Mapping[str, int]]] = {
     FEATURE: {"min_version": LEVEL_MIN, "max_version": LEVEL_MAX}
 }
-"""What a broker's registration says it supports, as Kafka writes it."""
+"""The features that a broker's registration announces, as Kafka writes them."""
 _SETTINGS_OF_LEVEL_0: Final = frozenset(
     {
         "index.interval.bytes",

@@ -55,7 +55,7 @@ def check_group(reader: GroupReader, writer: KeyedWriter) -> None:
 
 
 def check_table(cluster: Cluster, writer: KeyedWriter) -> None:
-    """Of each key the newest record is left."""
+    """The newest record of each key is left."""
     assert not writer.failures
     with GroupReader(cluster.bootstrap, PRICES, "table") as reader:
         cluster.wait_until(lambda: bool(reader.read))

@@ -92,7 +92,7 @@ async def test_a_peer_is_called_as_it_has_registered(tmp_path: Path, authority: 
 
 
 async def test_the_end_of_a_connection_has_a_reason() -> None:
-    """Also where the system gives none: a peer that resets a connection, in the handshake or after it."""
+    """The system gives none for a peer that resets a connection, in the handshake or after it."""
 
     async def end(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.transport.abort()
@@ -120,7 +120,7 @@ async def test_the_end_of_a_connection_has_a_reason() -> None:
 def test_a_setting_that_makes_no_sense_or_shows_passwords_is_refused(
     authority: Authority, protocol: str, more: dict[str, str], reason: str
 ) -> None:
-    """Where nothing is encrypted there is nothing to take besides; and PLAIN must not go over plaintext."""
+    """Nothing is encrypted, so there is nothing to take besides; and PLAIN must not go over plaintext."""
     settings = authority.settings(f"NATIVE:{protocol}", **BOTH, **more)
     with pytest.raises(ConfigError, match=reason):
         config_of({**settings, "native_listen": "10.0.0.1:9093"})

@@ -1,4 +1,4 @@
-"""What a cluster stores is bounded by its oldest broker: the level of `echoless.version`."""
+"""The level of `echoless.version`: a cluster stores no more than its oldest broker reads."""
 
 from __future__ import annotations
 

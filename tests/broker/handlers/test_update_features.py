@@ -48,7 +48,7 @@ async def test_a_level_is_kept_or_refused_with_its_reason(
 
 
 async def test_other_features_are_refused_each_in_its_row(kafka: RawConnection) -> None:
-    """There is one that can be updated."""
+    """Only one can be updated."""
     answer = await update(kafka, ("metadata.version", 3), (FEATURE, LEVEL_MAX))
     assert [row.error_code.value for row in answer.results] == [95, 0]
 
