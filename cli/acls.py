@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
@@ -31,8 +32,13 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Say who may do what.", no_args_is_help=True)
 
-Principal = Annotated[
-    str | None, typer.Option(metavar="TYPE:NAME", help="As User:alice, or User:* for everyone.")
+Principals = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--principal",
+        metavar="TYPE:NAME",
+        help="As User:alice, or User:* for everyone; repeatable.",
+    ),
 ]
 Operations = Annotated[
     list[str] | None,
@@ -45,13 +51,22 @@ Deny = Annotated[bool, typer.Option("--deny", help="Deny instead of allow.")]
 Host = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Only from this address.")]
 
 
-class Resource(NamedTuple):
-    """The resource that an ACL is about. A group of options."""
+class Resources(NamedTuple):
+    """The resources that ACLs are about, of one type. A group of options."""
 
-    topic: Annotated[str | None, typer.Option(metavar="NAME", help="A topic, or * for all.")] = None
-    group: Annotated[str | None, typer.Option(metavar="NAME", help="A group, or * for all.")] = None
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="NAME", help="A topic, or * for all; repeatable."),
+    ] = None
+    group: Annotated[
+        list[str] | None,
+        typer.Option("--group", metavar="NAME", help="A group, or * for all; repeatable."),
+    ] = None
     transactional_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="A transactional id, or * for all.")
+        list[str] | None,
+        typer.Option(
+            "--transactional-id", metavar="ID", help="A transactional id, or * for all; repeatable."
+        ),
     ] = None
     cluster: Annotated[bool, typer.Option("--cluster", help="The cluster.")] = False
 
@@ -63,8 +78,8 @@ _COLUMNS: Final = ("resource", "name", "pattern", "principal", "host", "operatio
 @grouped
 def add(
     *,
-    resource: Resource,
-    principal: Principal = None,
+    resources: Resources,
+    principal: Principals = None,
     operation: Operations = None,
     prefixed: Prefixed = False,
     deny: Deny = False,
@@ -72,8 +87,8 @@ def add(
     place: TargetOptions,
 ) -> None:
     """Allow a principal something, or deny it."""
-    pattern = _pattern(resource, prefixed=prefixed)
-    if pattern is None or principal is None or not operation:
+    patterns = _patterns(resources, prefixed=prefixed)
+    if not patterns or not principal or not operation:
         raise CommandError(
             "--principal, --operation and one of --topic, --group, --transactional-id and "
             "--cluster are needed"
@@ -81,8 +96,10 @@ def add(
     permission = Permission.DENY if deny else Permission.ALLOW
     address = "*" if host is None else java_host(host)
     bindings = [
-        Binding(pattern, Entry(principal, address, _operation(one), permission))
-        for one in operation
+        Binding(pattern, Entry(one, address, operation_, permission))
+        for pattern in patterns
+        for one in principal
+        for operation_ in map(_operation, operation)
     ]
     _target(place).add(bindings)
     for binding in bindings:
@@ -93,20 +110,21 @@ def add(
 @grouped
 def list_acls(
     *,
-    resource: Resource,
-    principal: Principal = None,
+    resources: Resources,
+    principal: Principals = None,
     as_json: Json = False,
     place: TargetOptions,
 ) -> None:
     """List ACLs: all, or those that are about a resource, prefixes and wildcards included."""
-    pattern = _pattern(resource, prefixed=False)
-    wanted = BindingFilter(principal=principal)
-    if pattern is not None:
-        wanted = wanted._replace(
-            resource_type=pattern.resource_type, name=pattern.name, pattern_type=MATCH
+    target = _target(place)
+    found: set[Binding] = set()
+    patterns = _patterns(resources, prefixed=False)
+    for pattern, one in product(patterns or (None,), principal or (None,)):
+        wanted = _about(BindingFilter(principal=one), pattern)
+        found.update(
+            target.find(wanted if pattern is None else wanted._replace(pattern_type=MATCH))
         )
-    found = sorted(_target(place).find(wanted))
-    rows = [_row(binding) for binding in found]
+    rows = [_row(binding) for binding in sorted(found)]
     if as_json:
         print_json([dict(zip(_COLUMNS, row, strict=True)) for row in rows])
     else:
@@ -117,8 +135,8 @@ def list_acls(
 @grouped
 def remove(
     *,
-    resource: Resource,
-    principal: Principal = None,
+    resources: Resources,
+    principal: Principals = None,
     operation: Operations = None,
     prefixed: Prefixed = False,
     deny: Annotated[bool, typer.Option("--deny", help="Only those that deny.")] = False,
@@ -126,15 +144,17 @@ def remove(
     place: TargetOptions,
 ) -> None:
     """Remove the ACLs of exactly this name or prefix, and of a principal, that the options describe."""
-    pattern = _pattern(resource, prefixed=prefixed)
-    if pattern is None and principal is None:
+    patterns = _patterns(resources, prefixed=prefixed)
+    if not patterns and not principal:
         raise CommandError(
             "--principal, or one of --topic, --group, --transactional-id and --cluster is needed"
         )
     target = _target(place)
     removed: list[Binding] = []
-    for one in operation or (None,):
-        removed += target.remove(_filter(pattern, principal, one, host, deny=deny))
+    for pattern, one, operation_ in product(
+        patterns or (None,), principal or (None,), operation or (None,)
+    ):
+        removed += target.remove(_filter(pattern, one, operation_, host, deny=deny))
     if not removed:
         raise CommandError("there is no such ACL; echoless acls list shows what there is")
     for binding in sorted(removed):
@@ -155,6 +175,11 @@ def _filter(
         operation=ANY if operation is None else _operation(operation),
         permission=Permission.DENY if deny else ANY,
     )
+    return _about(wanted, pattern)
+
+
+def _about(wanted: BindingFilter, pattern: Pattern | None) -> BindingFilter:
+    """The filter, restricted to the pattern if there is one."""
     if pattern is None:
         return wanted
     return wanted._replace(
@@ -172,19 +197,19 @@ def _target(place: TargetOptions) -> AclTarget:
     return RunningCluster(place.broker)
 
 
-def _pattern(resource: Resource, *, prefixed: bool) -> Pattern | None:
-    """The pattern that the options name; None if they name none."""
+def _patterns(resources: Resources, *, prefixed: bool) -> list[Pattern]:
+    """The patterns that the options name, all of one type of resource."""
     named = {
-        ResourceType.TOPIC: resource.topic,
-        ResourceType.GROUP: resource.group,
-        ResourceType.TRANSACTIONAL_ID: resource.transactional_id,
-        ResourceType.CLUSTER: CLUSTER_NAME if resource.cluster else None,
+        ResourceType.TOPIC: resources.topic,
+        ResourceType.GROUP: resources.group,
+        ResourceType.TRANSACTIONAL_ID: resources.transactional_id,
+        ResourceType.CLUSTER: [CLUSTER_NAME] if resources.cluster else None,
     }
-    found = [(kind, name) for kind, name in named.items() if name is not None]
+    found = {kind: names for kind, names in named.items() if names}
     if len(found) > 1:
         raise CommandError("only one of --topic, --group, --transactional-id and --cluster")
     pattern_type = PatternType.PREFIXED if prefixed else PatternType.LITERAL
-    return None if not found else Pattern(found[0][0], pattern_type, found[0][1])
+    return [Pattern(kind, pattern_type, name) for kind, names in found.items() for name in names]
 
 
 def _operation(text: str) -> AclOperation:

@@ -30,6 +30,12 @@ Names = Annotated[
     list[str],
     typer.Argument(metavar="TOPIC...", help="Topic names.", autocompletion=topic_names),
 ]
+OptionalNames = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[TOPIC...]", help="Topic names. Without: all.", autocompletion=topic_names
+    ),
+]
 ConfigPairs = Annotated[
     list[str] | None,
     typer.Option("--config", metavar="NAME=VALUE", help="Set an override, as retention.ms=60000."),
@@ -90,10 +96,12 @@ def list_topics(*, as_json: Json = False, broker: BrokerOptions) -> None:
 
 @app.command()
 @grouped
-def describe(topics: Names, *, as_json: Json = False, broker: BrokerOptions) -> None:
-    """Show leaders, replicas, offsets and overrides of topics."""
+def describe(topics: OptionalNames = None, *, as_json: Json = False, broker: BrokerOptions) -> None:
+    """Show leaders, replicas, offsets and overrides of topics; without a name, of all."""
     with ClusterConnections.open(broker) as cluster:
-        described = cluster.metadata(topics).topics
+        described = cluster.metadata(topics or None).topics
+        if not topics:
+            described = sorted(described, key=lambda topic: str(topic.name))
         for topic in described:
             check(topic.error_code, topic.name)
         found = describe_topics(cluster, described)

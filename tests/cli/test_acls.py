@@ -69,6 +69,21 @@ def test_acls_are_added_listed_and_removed(echoless: Command, target: tuple[str,
     assert echoless("acls", "list", *target, "--principal", "User:bob", "--json").json == []
 
 
+def test_names_and_principals_may_be_repeated(echoless: Command, target: tuple[str, ...]) -> None:
+    """Each of them counts: once only the last one did, and nothing said so."""
+    two = ("--group", "a", "--group", "b", "--principal", "User:x", "--principal", "User:y")
+    added = echoless("acls", "add", *target, *two, "--operation", "read")
+    assert (added.code, len(added.err.splitlines())) == (0, 4)
+    rows = echoless("acls", "list", *target, *two[:4], "--json").json
+    assert {(row["name"], row["principal"]) for row in rows} == {
+        (name, principal) for name in "ab" for principal in ("User:x", "User:y")
+    }
+    assert len(echoless("acls", "list", *target, "--principal", "User:x", "--json").json) == 2
+    assert echoless("acls", "remove", *target, *two[:4], "--principal", "User:x").code == 0
+    left = echoless("acls", "list", *target, "--json").json
+    assert {row["principal"] for row in left} == {"User:y"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

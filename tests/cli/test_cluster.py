@@ -43,4 +43,5 @@ def test_a_lost_machine_is_replaced(
 
 def _assignments(echoless: Command) -> dict[int, list[int]]:
     (topic,) = echoless("topics", "describe", "orders", "--json").json
+    assert topic in echoless("topics", "describe", "--json").json, "without a name: all"
     return {one["partition"]: one["replicas"] for one in topic["partitions"]}
