@@ -24,7 +24,7 @@ from tests.broker.partitions.led import Led
 if TYPE_CHECKING:
     from echoless.broker.services import Services
 
-RECORDED: Final = 98
+RECORDED: Final = 95
 """At the last count."""
 _FOLLOWER: Final = 2
 _BROKER_EPOCH: Final = 7

@@ -12,7 +12,7 @@ import uuid
 from typing import TYPE_CHECKING, Final
 
 from echoless.broker.partitions.partition import Partition
-from echoless.broker.replication.leader import ReplicaRead, fetch_as_replica, read_further
+from echoless.broker.replication.leader import fetch_as_replica, read_further
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.native.replication import ReplicaFetch, ReplicaFetched, ReplicaWanted
 from echoless.storage.file_system import StorageError
@@ -79,7 +79,7 @@ class ReplicaPass:
             self._note(index, wanted, partition, found)
 
     def _note(
-        self, index: int, wanted: ReplicaWanted, partition: Partition, found: ReplicaRead
+        self, index: int, wanted: ReplicaWanted, partition: Partition, found: ReplicaFetched
     ) -> None:
         size = len(found.batches)
         if size > self._left and self._size:  # only the first batch may exceed it
@@ -91,7 +91,7 @@ class ReplicaPass:
             self.has_news = True
         elif self.short is None and wanted.offset < partition.log.log_end_offset:
             self.short = turn_of(wanted)
-        self.fetched[index] = ReplicaFetched(ErrorCode.NONE, *found)
+        self.fetched[index] = found
         self.partitions[index] = partition
 
     def _note_error(self, index: int, error: KafkaError | StorageError, services: Services) -> None:

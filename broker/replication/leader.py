@@ -9,21 +9,11 @@ Called by `broker/native/replica_fetch.py`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from echoless.broker.partitions.core.divergence import Divergence, can_compare, find_divergence
+from echoless.broker.partitions.core.divergence import can_compare, find_divergence
 from echoless.broker.partitions.partition import Partition
 from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.native.replication import ReplicaFetched
 from echoless.storage.log import Log
-
-
-class ReplicaRead(NamedTuple):
-    """The answer to a follower: batches, or where its log diverges from the leader's."""
-
-    high_watermark: int
-    log_start_offset: int
-    diverging: Divergence | None
-    batches: bytes
 
 
 def fetch_as_replica(  # noqa: PLR0917 - the fields of a message, in its order
@@ -34,7 +24,7 @@ def fetch_as_replica(  # noqa: PLR0917 - the fields of a message, in its order
     offset: int,
     last_epoch: int,
     bytes_max: int,
-) -> ReplicaRead:
+) -> ReplicaFetched:
     """Batches for a follower whose log ends at `offset` with one of `last_epoch` (-1: none).
 
     With `bytes_max` 0 nothing is read. Raises `KafkaError` NOT_LEADER_OR_FOLLOWER,
@@ -56,12 +46,14 @@ def fetch_as_replica(  # noqa: PLR0917 - the fields of a message, in its order
         if offset != end_offset:
             batches = _batches(log, offset, bytes_max)
         partition.note_fetch(broker_id, broker_epoch, offset)
-    return ReplicaRead(partition.high_watermark, log.log_start_offset, diverging, batches)
+    return ReplicaFetched(
+        ErrorCode.NONE, partition.high_watermark, log.log_start_offset, diverging, batches
+    )
 
 
 def read_further(
     partition: Partition, leader_epoch: int, offset: int, bytes_max: int
-) -> ReplicaRead:
+) -> ReplicaFetched:
     """Batches for a follower that `fetch_as_replica` had none for, at the end of its wait.
 
     The logs agreed then, and within a leader epoch the leader's only grows. Raises as `fetch_as_replica` does.
@@ -70,7 +62,9 @@ def read_further(
     log, batches = partition.log, b""
     if offset != log.log_end_offset:
         batches = _batches(log, offset, bytes_max)
-    return ReplicaRead(partition.high_watermark, log.log_start_offset, None, batches)
+    return ReplicaFetched(
+        ErrorCode.NONE, partition.high_watermark, log.log_start_offset, None, batches
+    )
 
 
 def _batches(log: Log, offset: int, bytes_max: int) -> bytes:

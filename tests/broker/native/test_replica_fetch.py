@@ -17,7 +17,6 @@ from echoless.broker.network.promise import Promise
 from echoless.broker.network.request import Peer
 from echoless.broker.network.turns import ROWS_PER_TURN
 from echoless.broker.partitions.waiters import Waiters
-from echoless.broker.replication.leader import ReplicaRead
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.native.codec import decode_message
 from echoless.protocol.native.replica_fetch_answer import ReplicaFetchAnswer
@@ -70,12 +69,12 @@ class FakePartition:
         self.log.log_end_offset += 1
         self.waiters.append.wake()
 
-    def fetch_as_replica(self, *asked: int) -> ReplicaRead:
+    def fetch_as_replica(self, *asked: int) -> ReplicaFetched:
         *_, offset, _, bytes_max = asked
         self.fetches.append(asked)
         return self.read(offset, bytes_max)
 
-    def read(self, offset: int, bytes_max: int) -> ReplicaRead:
+    def read(self, offset: int, bytes_max: int) -> ReplicaFetched:
         if self.error is not None:
             raise self.error
         data = b""
@@ -83,7 +82,7 @@ class FakePartition:
             if data and len(data) + len(batch) > bytes_max:
                 break
             data += batch
-        return ReplicaRead(5, 0, self.diverging, data)  # type: ignore[arg-type]
+        return ReplicaFetched(ErrorCode.NONE, 5, 0, self.diverging, data)
 
 
 @dataclass(slots=True)
