@@ -143,7 +143,7 @@ def _decode_flexible(
         partition_count, position = compact_size(frame, position)
         elements = add_elements(frame, position, partition_count, elements, elements_max)
         partitions: list[PartitionRecords] = []
-        position = read_partitions(frame, position, partition_count, partitions)
+        position = _read_partitions(frame, position, partition_count, partitions)
         if position < end and not frame[position]:
             position += 1
         else:
@@ -153,7 +153,7 @@ def _decode_flexible(
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
-def read_partitions(
+def _read_partitions(
     frame: Frame, position: int, count: int, partitions: list[PartitionRecords]
 ) -> int:
     """Adds `count` partitions from `position` on; returns the position after them."""

@@ -41,7 +41,7 @@ def read_fetch_request(seen: SeenBytes, version: int, frame: Frame, position: in
     end = len(frame)
     behind = end - _BEHIND_OFFSET[version]
     place = behind - _OFFSET_SIZE
-    is_short = position < place and end - position <= _BODY_BYTES_MAX
+    is_short = end - position <= _BODY_BYTES_MAX
     if is_short and type(frame) is bytes:
         known = seen.fetches.get((version, frame[position:place] + frame[behind:]))
         if known is not None:
@@ -58,7 +58,10 @@ def read_fetch_request(seen: SeenBytes, version: int, frame: Frame, position: in
 
 
 def _note(seen: SeenBytes, version: int, around: bytes, request: FetchRequest) -> None:
-    """Remembers a request of one partition, if nothing in it is unusual: then the offset is in its usual place."""
+    """Remembers a request of one partition, if nothing in it is unusual: then the offset is in its usual place.
+
+    Any other body is longer or shorter than `usual_size`, so that `around` never equals what was remembered.
+    """
     ((topic, ((index, _, row_bytes_max, leader_epoch, last_epoch),)),) = request.topics
     if usual_size(version, topic) != len(around) + _OFFSET_SIZE:
         return

@@ -22,12 +22,12 @@ from echoless.protocol.produce_request import (
     ProduceRequest,
     TopicRecords,
     decode_produce_request,
-    read_partitions,
 )
-from echoless.protocol.request_fields import ELEMENTS_AT_ONCE
+from echoless.protocol.request_fields import ELEMENTS_AT_ONCE, compact_size
 
 _read_index_size: Final = struct.Struct(">iBB").unpack_from
 """A partition's index, and the first two bytes of what follows."""
+_INDEX_SIZE: Final = 4
 _INDEX_AND_SIZE: Final = 6
 """The bytes of an index and of the usual size, before the records."""
 _TOPIC_COUNT: Final = 7
@@ -57,12 +57,10 @@ def read_produce_request(
             acks, timeout_ms, topic, partition_count = known
             partitions = _only_row(frame, after) if partition_count == 1 else None
             if partitions is None:
-                partitions = []
-                after = read_partitions(frame, after, partition_count, partitions)
-                if frame[after:] != _NO_TAGS_TWICE:
-                    return decode_produce_request(version, frame, position)
-            topics = [_new(TopicRecords, (topic, partitions))]
-            return _new(ProduceRequest, (None, acks, timeout_ms, topics))
+                partitions = _rows(frame, after, partition_count)
+            if partitions is not None:
+                topics = [_new(TopicRecords, (topic, partitions))]
+                return _new(ProduceRequest, (None, acks, timeout_ms, topics))
     except (struct.error, IndexError, DecodeError):
         pass  # the general way says what is wrong
     request = decode_produce_request(version, frame, position, ELEMENTS_AT_ONCE)
@@ -79,6 +77,27 @@ def _only_row(frame: Frame, position: int) -> list[PartitionRecords] | None:
         records = frame[begin:end] if end - begin < COPIED_MAX else memoryview(frame)[begin:end]
         return [_new(PartitionRecords, (index, records))]
     return None
+
+
+def _rows(frame: Frame, position: int, count: int) -> list[PartitionRecords] | None:
+    """The rows that end a request without tagged fields; None if it may be anything else.
+
+    Raises `IndexError`, `struct.error` or `DecodeError` if the frame ends before.
+    """
+    rows = []
+    for _ in range(count):
+        index, first, second = _read_index_size(frame, position)
+        if second < 0x80 <= first:
+            begin, size = position + _INDEX_AND_SIZE, (first & 0x7F | second << 7) - 1
+        else:
+            size, begin = compact_size(frame, position + _INDEX_SIZE)
+        position = begin + size
+        if size < 0 or frame[position]:  # null, or tagged fields
+            return None
+        records = frame[begin:position] if size < COPIED_MAX else memoryview(frame)[begin:position]
+        rows.append(_new(PartitionRecords, (index, records)))
+        position += 1
+    return rows if frame[position:] == _NO_TAGS_TWICE else None
 
 
 def _note(seen: SeenBytes, head: bytes, request: ProduceRequest) -> None:
