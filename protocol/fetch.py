@@ -58,9 +58,8 @@ class PartitionFetched(NamedTuple):
     """`(epoch, its end offset)` where the fetcher's log diverged from ours (v12 on)."""
 
 
-class TopicFetched(NamedTuple):
-    topic: str | uuid.UUID
-    partitions: Sequence[PartitionFetched]
+TopicFetched = tuple[str | uuid.UUID, Sequence[PartitionFetched]]
+"""A topic's id (from v13 on) or name, with the outcomes for its partitions."""
 
 
 def encode_fetch_response(

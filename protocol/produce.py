@@ -61,10 +61,8 @@ class PartitionProduced(NamedTuple):
     """Why a batch was refused, if Kafka's answer leaves the message empty: for the native port."""
 
 
-class TopicProduced(NamedTuple):
-    topic: str | uuid.UUID
-    """The id from v13 on, the name before."""
-    partitions: Sequence[PartitionProduced]
+TopicProduced = tuple[str | uuid.UUID, Sequence[PartitionProduced]]
+"""A topic's id (from v13 on) or name, with the outcomes for its partitions."""
 
 
 def encode_produce_response(version: int, topics: Sequence[TopicProduced]) -> bytes:
@@ -91,7 +89,7 @@ def encode_produce_response(version: int, topics: Sequence[TopicProduced]) -> by
 def encode_produced(version: int, topic: str | uuid.UUID, produced: PartitionProduced) -> bytes:
     """The same for a request of one partition."""
     if version < _FLEXIBLE_FROM or produced.error_code:
-        return encode_produce_response(version, [TopicProduced(topic, [produced])])
+        return encode_produce_response(version, [(topic, [produced])])
     index, _, base_offset, append_time, start = produced[:5]
     head = _known_topic_head(topic, 1, version >= _TOPIC_IDS_FROM)
     row = _pack_row(index, 0, base_offset, append_time, start, _PLAIN)
@@ -110,10 +108,10 @@ _known_topic_head: Final = functools.lru_cache(1000)(_topic_head)
 
 def _encode_fixed(version: int, topics: Sequence[TopicProduced]) -> bytes:
     parts = [_INT32.pack(len(topics))]
-    for topic in topics:
-        parts.append(_string(str(topic.topic)))
-        parts.append(_INT32.pack(len(topic.partitions)))
-        parts.extend(_fixed_partition(version, partition) for partition in topic.partitions)
+    for topic, partitions in topics:
+        parts.append(_string(str(topic)))
+        parts.append(_INT32.pack(len(partitions)))
+        parts.extend(_fixed_partition(version, partition) for partition in partitions)
     parts.append(_NO_THROTTLE)
     return b"".join(parts)
 

@@ -94,8 +94,7 @@ class Decisions:
         `window_before` is only needed for an appended batch, and only while `is_followed`.
         """
         self._number = number = self._number + 1
-        sent, peer = request.header, request.peer
-        client_id = sent.client_id
+        peer, client_id = request.peer, request.client_id
         if client_id is not None and len(client_id) > CLIENT_ID_MAX:
             client_id = client_id[:CLIENT_ID_MAX]
         base_offset = result.base_offset if type(result) is Appended else -1
@@ -110,7 +109,7 @@ class Decisions:
             peer.address,
             peer.principal,
             peer.connection_id,
-            sent.correlation_id,
+            request.correlation_id,
             APPEND,
             base_offset,
         )

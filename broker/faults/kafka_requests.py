@@ -110,7 +110,8 @@ class KafkaRequests:
         if services.access is not None or served.api.name not in ABOUT_ACLS:
             access = DeniedRight.instead_of(services.access, right, topics)
             services = replace(services, access=access)
-        outcome = admit(served, Request(inside.header, inside.body, request.peer), services)
+        inner = Request.of(inside.header, inside.body, request.peer)
+        outcome = admit(served, inner, services)
         return self._framed(request, outcome)
 
     def _refusal(self, request: ReadRequest, parts: Sequence[Part], error: KafkaError) -> Refusal:
@@ -122,7 +123,7 @@ class KafkaRequests:
             return (topic, index) in picked or (topic, NO_PARTITION) in picked
 
         return Refusal(
-            request=Request(inside.header, inside.body, request.peer),
+            request=Request.of(inside.header, inside.body, request.peer),
             error=error,
             is_refused=is_refused,
         )
@@ -130,8 +131,8 @@ class KafkaRequests:
     def _framed(self, request: ReadRequest, outcome: Outcome) -> Dispatched:
         api, header, host = _served(request).api, request.inside.header, request.peer.host
         if not isinstance(outcome, bytes) and isinstance(outcome, Awaitable):
-            return framed_later(api, header, host, outcome)
-        return framed_soon(api, header, host, header.api_version, outcome)
+            return framed_later(api, header.api_version, header.correlation_id, host, outcome)
+        return framed_soon(api, header.api_version, header.correlation_id, host, outcome)
 
     # --- what a request is about ---
 
@@ -156,7 +157,7 @@ class KafkaRequests:
 
 def _admit_at_once(served: Served, request: Request, services: Services) -> Outcome:
     """Handles the parts that no rule refuses; the error need not wait until there is data for them."""
-    rest = Request(request.header, answered_at_once(request.body), request.peer)
+    rest = replace(request, body=answered_at_once(request.body))
     return admit(served, rest, services)
 
 

@@ -46,7 +46,7 @@ def handle(request: Request, services: Services) -> Answer:
     body: ApiVersionsRequest = request.body
     is_valid = all(map(_SOFTWARE_NAME.fullmatch, body))
     if is_valid:
-        request.peer.software = Software(request.header.client_id, *body)
+        request.peer.software = Software(request.client_id, *body)
     code = ErrorCode.NONE if is_valid else ErrorCode.INVALID_REQUEST
     return _answer(request, code, services.features)
 

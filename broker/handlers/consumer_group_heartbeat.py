@@ -126,7 +126,7 @@ def _wanted(request: Request, new_uuid: str) -> ConsumerHeartbeat:
         topic_regex=body.subscribed_topic_regex,
         assignor=body.server_assignor,
         owned=None if owned is None else frozenset(_partitions(owned)),
-        client_id=request.header.client_id or "",
+        client_id=request.client_id or "",
         client_host=f"/{request.peer.host}",
         uuid=new_uuid,
         makes_member_id=request.version >= _MAKES_MEMBER_ID_FROM,

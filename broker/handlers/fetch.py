@@ -54,7 +54,7 @@ def handle(request: Request, services: Services) -> Outcome:
         return encode_fetch_response(request.version, code, [])
     topics = fetch(services.fetch, body, request.peer)
     if isinstance(topics, list):
-        return encode_fetch_response(request.header.api_version, _NONE, topics)
+        return encode_fetch_response(request.version, _NONE, topics)
     return _answer_later(request, topics)
 
 
@@ -69,7 +69,7 @@ async def _answer_later(request: Request, topics: Awaitable[list[TopicFetched]])
 def refuse(refusal: Refusal, _services: Services) -> Answer:
     """The error in the row of each refused partition."""
     topics = [
-        TopicFetched(key, [PartitionFetched(index, refusal.error.code) for index in indexes])
+        (key, [PartitionFetched(index, refusal.error.code) for index in indexes])
         for key, indexes in refusal.rows
     ]
     return encode_fetch_response(refusal.request.version, _NONE, topics)

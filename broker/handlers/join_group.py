@@ -61,7 +61,7 @@ def _wanted(request: Request, uuid: str) -> JoinGroup:
         group_id=body.group_id,
         member_id=body.member_id,
         group_instance_id=body.group_instance_id,
-        client_id=request.header.client_id or "",
+        client_id=request.client_id or "",
         client_host=f"/{request.peer.host}",
         session_timeout_ms=body.session_timeout // timedelta(milliseconds=1),
         rebalance_timeout_ms=rebalance_timeout // timedelta(milliseconds=1),

@@ -9,6 +9,7 @@ too much. The largest of the pauses counts. The native port does the same (`nati
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,13 +36,13 @@ def metered(
 ) -> Outcome:
     """Has the request processed by `permitted`, and counts it."""
     quotas = services.quotas
-    meters = quotas.meters(request.peer, request.header.client_id)
+    meters = quotas.meters(request.peer, request.client_id)
     if served.api is fetch.API and meters.fetched is not None:
         pause_ms = meters.fetched.throttle_ms(quotas.clock())
         if pause_ms:
             return _fetched_nothing(request, quotas, pause_ms)
         within = _within(meters.fetched, request.body)
-        request = Request(request.header, within, request.peer)
+        request = replace(request, body=within)
     is_produce = served.api is produce.API
     is_timed = not (is_produce and request.body.acks == ACKS_NONE)
     began_at = perf_counter()
@@ -82,7 +83,7 @@ class _Use(NamedTuple):
     @property
     def meters(self) -> Meters:
         """The measures of the client now: those of the request's beginning may have been forgotten as unused."""
-        return self.quotas.meters(self.request.peer, self.request.header.client_id)
+        return self.quotas.meters(self.request.peer, self.request.client_id)
 
     def counted(self, answer: Answer) -> Answer:
         """The answer as it leaves; what a fetch took is counted."""

@@ -44,9 +44,8 @@ class Mutations:
     @classmethod
     def of(cls, request: Request, services: Services) -> Self:
         """The mutations of a request of the Kafka port."""
-        header = request.header
-        is_strict = header.api_version >= REFUSED_SINCE[header.api_key]
-        return cls(services.quotas, request.peer, header.client_id, is_strict=is_strict)
+        is_strict = request.version >= REFUSED_SINCE[request.api_key]
+        return cls(services.quotas, request.peer, request.client_id, is_strict=is_strict)
 
     @contextmanager
     def counted(self, partitions: int) -> Iterator[None]:
@@ -67,8 +66,7 @@ class Mutations:
 
 def mutation_pause_ms(request: Request, answer: Answer, bucket: TokenBucket, now: float) -> int:
     """The time the client has to pause: if something was refused, or would be in a newer version."""
-    header = request.header
-    is_strict = header.api_version >= REFUSED_SINCE[header.api_key]
+    is_strict = request.version >= REFUSED_SINCE[request.api_key]
     if is_strict and not (isinstance(answer, Mapping) and _has_refused(answer)):
         return 0
     return bucket.throttle_ms(now)

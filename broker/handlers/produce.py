@@ -28,7 +28,6 @@ from echoless.broker.records.request import produce
 from echoless.protocol.acl import AclOperation, ResourceType
 from echoless.protocol.produce import (
     PartitionProduced,
-    TopicProduced,
     encode_produce_response,
     encode_produced,
 )
@@ -45,10 +44,7 @@ _ENCODING: Final = Encoding(encode_produced, encode_produce_response)
 def handle(request: Request, services: Services) -> Outcome:
     """Appends every batch; answers as soon as `acks` allows. See `broker/records/request.py`."""
     body: ProduceRequest = request.body
-    version, acks, timeout_ms = request.header.api_version, body.acks, body.timeout_ms
-    flight = InFlightProduce(
-        services.produce, request, version, acks, timeout_ms=timeout_ms, encoding=_ENCODING
-    )
+    flight = InFlightProduce(services.produce, request, body.acks, body.timeout_ms, _ENCODING)
     outcome: Outcome = produce(flight, body.topics, body.transactional_id)
     return outcome
 
@@ -59,9 +55,7 @@ def refuse(refusal: Refusal, _services: Services) -> Answer:
         raise CloseConnectionError(str(refusal.error))
     code, message = refusal.error.code, refusal.error.message
     topics = [
-        TopicProduced(
-            key, [PartitionProduced(index, code, error_message=message) for index in indexes]
-        )
+        (key, [PartitionProduced(index, code, error_message=message) for index in indexes])
         for key, indexes in refusal.rows
     ]
     return encode_produce_response(refusal.request.version, topics)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -72,7 +73,7 @@ class Served(NamedTuple):
         rest = without(request.body, refusal.is_refused)
         if field is not None and not getattr(rest, field):
             return self.refuse(refusal, services)  # an empty list may mean all topics
-        outcome = handle(Request(request.header, rest, request.peer), services)
+        outcome = handle(replace(request, body=rest), services)
         return self._merged(outcome, refusal, services)
 
     def replace_parts(self, outcome: Outcome, refusal: Refusal, services: Services) -> Outcome:

@@ -1,5 +1,6 @@
-"""The answer to a produced batch that is stored: packed by hand, because there is one for every batch.
+"""The answer to a produced batch, from the row that it shares with the Kafka port.
 
+That of a batch that is stored is packed by hand, because there is one for every batch:
 `tests/broker/native/test_acknowledged.py` compares it with what `encode_message` makes of the same fields.
 """
 
@@ -7,12 +8,14 @@ from __future__ import annotations
 
 import struct
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgpack
 
 from echoless.broker.native.failure import SUCCESS
+from echoless.broker.records.append import RepeatProduced
 from echoless.protocol.native.codec import encode_message
+from echoless.protocol.produce import PartitionProduced
 
 _FIELDS: Final = {"type": "produce", "correlation_id": None}
 _FIELDS_COUNT: Final = 7
@@ -25,23 +28,17 @@ _pack: Final = msgpack.Packer().pack
 _pack_length: Final = struct.Struct(">i").pack
 
 
-class Acknowledged(NamedTuple):
-    """The fields of the answer, without an error."""
-
-    base_offset: int
-    log_append_time: int
-    log_start_offset: int
-    is_duplicate: bool
-
-    def fields(self) -> dict[str, Any]:
-        """The same by their names."""
-        return {"base_offset": self.base_offset, **_end(*self[1:])}
+def produced_fields(produced: PartitionProduced) -> dict[str, Any]:
+    """The fields of the answer by their names, without the error."""
+    _, _, base_offset, log_append_time, log_start_offset = produced[:5]
+    end = _end(log_append_time, log_start_offset, isinstance(produced, RepeatProduced))
+    return {"base_offset": base_offset, **end}
 
 
-def encode_acknowledged(correlation_id: int | None, answer: Acknowledged) -> bytes:
-    """The framed answer."""
-    base_offset, log_append_time, log_start_offset, is_duplicate = answer
-    end = _packed_end(log_append_time, log_start_offset, is_duplicate)
+def encode_acknowledged(correlation_id: int | None, produced: PartitionProduced) -> bytes:
+    """The framed answer to a batch that is stored."""
+    _, _, base_offset, log_append_time, log_start_offset = produced[:5]
+    end = _packed_end(log_append_time, log_start_offset, isinstance(produced, RepeatProduced))
     body = b"".join((_HEAD, _pack(correlation_id), _MIDDLE, _pack(base_offset), end))
     return _pack_length(len(body)) + body
 

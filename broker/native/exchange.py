@@ -28,7 +28,7 @@ from echoless.broker.native import (
     sasl,
     topics,
 )
-from echoless.broker.native.acknowledged import Acknowledged, encode_acknowledged
+from echoless.broker.native.acknowledged import encode_acknowledged
 from echoless.broker.native.failure import failure
 from echoless.broker.native.framed import AnswerFields, framed, framed_later, framed_soon
 from echoless.broker.native.metered import NOT_COUNTED, metered
@@ -53,6 +53,7 @@ from echoless.protocol.native import messages, replication
 from echoless.protocol.native.admin_read import AdminRead
 from echoless.protocol.native.codec import locate_fields
 from echoless.protocol.native.fields import Fields
+from echoless.protocol.produce import PartitionProduced
 
 if TYPE_CHECKING:
     from echoless.broker.services import Services
@@ -116,7 +117,7 @@ class Exchange:
             return error.session.end_with(framed_soon(head, error), str(error))
         except KafkaError as error:
             return framed(head, failure(error))
-        if type(outcome) is Acknowledged:  # most messages
+        if isinstance(outcome, PartitionProduced):  # most messages
             return (encode_acknowledged(head["correlation_id"], outcome),)
         if isinstance(outcome, Promise):
             return outcome.then(partial(framed, head))

@@ -67,7 +67,7 @@ def _answer(
     message: Fetch, topics: list[TopicFetched], host: str, services: Services
 ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
     """Raises `KafkaError` if the records cannot be decoded."""
-    fetched = topics[0].partitions[0]
+    ((_, (fetched,)),) = topics
     answer: dict[str, Any] = {
         "high_watermark": fetched.high_watermark,
         "log_start_offset": fetched.log_start_offset,

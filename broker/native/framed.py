@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 from typing import Any, Final
 
-from echoless.broker.native.acknowledged import Acknowledged, encode_acknowledged
+from echoless.broker.native.acknowledged import encode_acknowledged
 from echoless.broker.native.failure import SUCCESS, failure
 from echoless.broker.network.answers import Buffers
 from echoless.broker.network.request import NoResponse
@@ -13,8 +13,10 @@ from echoless.protocol.errors import KafkaError
 from echoless.protocol.framing import frame_length
 from echoless.protocol.native.codec import encode_message, encode_message_in_buffers
 from echoless.protocol.native.replica_fetch_answer import ReplicaFetchAnswer
+from echoless.protocol.produce import PartitionProduced
 
-AnswerFields = Mapping[str, Any] | Acknowledged | ReplicaFetchAnswer | NoResponse
+AnswerFields = Mapping[str, Any] | PartitionProduced | ReplicaFetchAnswer | NoResponse
+"""The answer of a handler: fields by their names, the row of a batch that is stored, or the rows of a follower's fetch."""
 _WITH_BATCHES: Final = frozenset({"fetch"})
 """Messages whose answers carry batches as they are stored."""
 
@@ -36,7 +38,7 @@ def framed(head: Mapping[str, Any], answer: AnswerFields) -> Buffers | None:
     """The answer to the message of this head."""
     if isinstance(answer, NoResponse):
         return None
-    if isinstance(answer, Acknowledged):
+    if isinstance(answer, PartitionProduced):
         return (encode_acknowledged(head["correlation_id"], answer),)
     if isinstance(answer, ReplicaFetchAnswer):
         packed = answer.packed(head["correlation_id"])

@@ -11,20 +11,21 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from echoless.broker.handlers.mutations import EXCEEDED
-from echoless.broker.native.acknowledged import Acknowledged
+from echoless.broker.native.acknowledged import produced_fields
 from echoless.broker.native.failure import failure
+from echoless.broker.native.framed import AnswerFields
 from echoless.broker.network.request import NoResponse, Peer, needing_as_much
 from echoless.broker.records.in_flight import ACKS_NONE
 from echoless.protocol.errors import KafkaError
 from echoless.protocol.native.messages import Fetch, Produce
 from echoless.protocol.native.replica_fetch_answer import ReplicaFetchAnswer
+from echoless.protocol.produce import PartitionProduced
 
 if TYPE_CHECKING:
     from echoless.broker.quotas.quotas import Meters, Quotas
     from echoless.broker.quotas.rate import TokenBucket
     from echoless.broker.services import Services
 
-Answer = Mapping[str, Any] | Acknowledged | ReplicaFetchAnswer | NoResponse
 NOT_COUNTED: Final = frozenset(
     {"hello", "sasl", "replica_fetch", "replica_snapshot", "await_topic", "admin_read"}
 )
@@ -36,8 +37,8 @@ def metered(
     message: Any,
     peer: Peer,
     services: Services,
-    handle: Callable[[Any, Peer, Services], Answer | Awaitable[Answer]],
-) -> Answer | Awaitable[Answer]:
+    handle: Callable[[Any, Peer, Services], AnswerFields | Awaitable[AnswerFields]],
+) -> AnswerFields | Awaitable[AnswerFields]:
     """Handles the message and counts it, also if it fails; a `KafkaError` becomes the answer."""
     quotas = services.quotas
     meters = quotas.meters(peer, peer.client_id)
@@ -93,7 +94,7 @@ class _Use(NamedTuple):
         """The measures of the client now: those of the message's beginning may have been forgotten as unused."""
         return self.quotas.meters(self.peer, self.peer.client_id)
 
-    def counted(self, answer: Answer) -> Answer:
+    def counted(self, answer: AnswerFields) -> AnswerFields:
         """The answer as it leaves; what a fetch took is counted."""
         if isinstance(answer, NoResponse | ReplicaFetchAnswer):
             return answer
@@ -105,10 +106,10 @@ class _Use(NamedTuple):
             fetched.record(_fetched_bytes(answer), self.quotas.clock())
         if not self.pause_ms:
             return answer
-        fields = answer.fields() if isinstance(answer, Acknowledged) else answer
+        fields = produced_fields(answer) if isinstance(answer, PartitionProduced) else answer
         return {**fields, "throttle_time_ms": self.pause_ms}
 
-    async def counted_later(self, outcome: Awaitable[Answer]) -> Answer:
+    async def counted_later(self, outcome: Awaitable[AnswerFields]) -> AnswerFields:
         try:
             return self.counted(await outcome)
         except KafkaError as error:
@@ -116,7 +117,7 @@ class _Use(NamedTuple):
                 return self._beyond_quota(error, mutations)
             return self.counted(failure(error))
 
-    def _beyond_quota(self, error: KafkaError, mutations: TokenBucket) -> Answer:
+    def _beyond_quota(self, error: KafkaError, mutations: TokenBucket) -> AnswerFields:
         """The refusal of a change of topics; its client has to pause until the debt is paid."""
         pause_ms = mutations.throttle_ms(self.quotas.clock())
         if pause_ms <= self.pause_ms:

@@ -7,21 +7,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from echoless.broker.handlers.produce import API
-from echoless.broker.native.acknowledged import Acknowledged
+from echoless.broker.native.acknowledged import produced_fields
 from echoless.broker.native.failure import failure
 from echoless.broker.network.request import NoResponse, Peer, Request
-from echoless.broker.records.append import RepeatProduced
 from echoless.broker.records.in_flight import BatchesByTopic, Encoding, InFlightProduce, TopicKey
 from echoless.broker.records.request import produce_one, produce_when_read
 from echoless.protocol.errors import KafkaError
-from echoless.protocol.headers import RequestHeader
 from echoless.protocol.native.messages import Produce
 from echoless.protocol.produce import PartitionProduced, TopicProduced
 
 if TYPE_CHECKING:
     from echoless.broker.services import Services
 
-ProduceAnswer = dict[str, Any] | Acknowledged
+ProduceAnswer = dict[str, Any] | PartitionProduced
 _KEY: Final = API.key
 _VERSION: Final = API.version_max
 
@@ -30,12 +28,8 @@ def handle(
     message: Produce, peer: Peer, services: Services
 ) -> ProduceAnswer | NoResponse | Awaitable[ProduceAnswer | NoResponse]:
     """Acts like the newest Produce version; acks=0 answers nothing and closes the connection on errors."""
-    header = RequestHeader(_KEY, _VERSION, message.correlation_id, peer.client_id, 0)
-    request = Request(header, message, peer)
-    acks, timeout_ms, parts = message.acks, message.timeout_ms, services.produce
-    flight = InFlightProduce(
-        parts, request, _VERSION, acks, timeout_ms=timeout_ms, encoding=_ENCODING
-    )
+    request = Request(_KEY, _VERSION, message.correlation_id, peer.client_id, message, peer)
+    flight = InFlightProduce(services.produce, request, message.acks, message.timeout_ms, _ENCODING)
     outcome: ProduceAnswer | NoResponse | Awaitable[ProduceAnswer | NoResponse]
     if message.unbuilt is None:
         outcome = produce_one(flight, message.topic, message.partition, message.batch)
@@ -56,12 +50,10 @@ def _all_encoded(version: int, topics: list[TopicProduced]) -> ProduceAnswer:
 
 
 def _encoded(_version: int, _topic: TopicKey, produced: PartitionProduced) -> ProduceAnswer:
-    _, error_code, base_offset, append_time, log_start_offset = produced[:5]
-    is_duplicate = isinstance(produced, RepeatProduced)
-    acknowledged = Acknowledged(base_offset, append_time, log_start_offset, is_duplicate)
+    error_code = produced.error_code
     if not error_code:
-        return acknowledged
-    answer = acknowledged.fields()
+        return produced
+    answer = produced_fields(produced)
     if produced.current_leader is not None:
         leader_id, leader_epoch = produced.current_leader
         answer |= {"leader_id": leader_id, "leader_epoch": leader_epoch}

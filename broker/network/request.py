@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 from echoless.broker.config.listener_names import PLAINTEXT
 from echoless.broker.network.order import RequestOrder
@@ -78,14 +78,19 @@ class Peer:
 class Request:
     """One decoded request."""
 
-    header: RequestHeader
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
     body: Any
     """The kio entity of the request's API and version, or what `Api.read_request` makes."""
     peer: Peer
 
-    @property
-    def version(self) -> int:
-        return self.header.api_version
+    @classmethod
+    def of(cls, header: RequestHeader, body: Any, peer: Peer) -> Self:
+        """The request that was read behind a header."""
+        api_key, version, correlation_id, client_id, _ = header
+        return cls(api_key, version, correlation_id, client_id, body, peer)
 
 
 class NoResponse:

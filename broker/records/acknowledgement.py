@@ -133,19 +133,19 @@ def _failure(error: BaseException | None) -> ErrorCode:
 
 def _with_failures(topic: TopicProduced, failed: dict[int, ErrorCode]) -> TopicProduced:
     """The topic with the error codes, which are listed by `id` of their rows."""
-    partitions = [
+    key, partitions = topic
+    return key, [
         produced._replace(error_code=failed.get(id(produced), produced.error_code))
-        for produced in topic.partitions
+        for produced in partitions
     ]
-    return topic._replace(partitions=partitions)
 
 
 def answer_nothing(topics: list[TopicProduced]) -> None:
     """For acks=0: raises `CloseConnectionError` if anything failed, as no error can be returned."""
-    for topic in topics:
-        for produced in topic.partitions:
+    for topic, partitions in topics:
+        for produced in partitions:
             if produced.error_code:
                 raise CloseConnectionError(
-                    f"acks=0 produce to {topic.topic}-{produced.partition} failed: "
+                    f"acks=0 produce to {topic}-{produced.partition} failed: "
                     f"{produced.error_code.name}, and the client expects no answer"
                 )

@@ -34,8 +34,6 @@ _HIDES_LOG_START: Final = frozenset(
 """Errors after which Kafka answers log_start_offset -1 (`docs/protocol/produce.md`)."""
 
 
-_NO_ERROR: Final = (None, (), None, "")
-"""The last fields of a `PartitionProduced` without an error."""
 _new: Final = tuple.__new__
 """Makes a named tuple in half the time of calling its class: 2 % of a produce for the two of each batch."""
 
@@ -80,8 +78,7 @@ def append_batch(
     if type(result) is Appended:
         parts.metrics.appended(header)
         if is_new_id:
-            request = flight.request
-            parts.quotas.count_new_id(request.peer, request.header.client_id)
+            parts.quotas.count_new_id(flight.request.peer, flight.request.client_id)
         made: type[PartitionProduced] = PartitionProduced
         base_offset, last_offset, _, append_time = result
     elif isinstance(result, Duplicate):
@@ -92,7 +89,7 @@ def append_batch(
         assert isinstance(result, Reject)
         return _refused(partition, header, result)
     start = partition.log.log_start_offset
-    row = (partition.index, ErrorCode.NONE, base_offset, append_time, start, *_NO_ERROR)
+    row = (partition.index, ErrorCode.NONE, base_offset, append_time, start, None, (), None, "")
     fields = (partition, _new(made, row), last_offset + 1, partition.leader_epoch)
     return _new(StoredBatch, fields)
 

@@ -33,6 +33,8 @@ copying that much into memory holds the event loop for up to 100 ms."""
 MIN_BYTES_MAX: Final = BYTES_MAX // 2
 """Enough for an answer, even if the client wants to wait for more: batches are returned whole, so an
 answer may end well below `BYTES_MAX`."""
+_SORTED_AT_ONCE_MAX: Final = 2 * SORTED_MAX
+"""Batches that an answer made in one step was searched for those without records."""
 
 
 class _Pass:
@@ -48,7 +50,6 @@ class _Pass:
         "_wait",
         "_wanted",
         "has_error",
-        "is_unfinished",
         "partitions",
         "size",
         "topics",
@@ -66,8 +67,6 @@ class _Pass:
         self.size = 0
         """Bytes of records."""
         self.has_error = False
-        self.is_unfinished = False
-        """Whether `read` gave up, as records need more than one step to find."""
         self.partitions: list[tuple[Partition, int]] = []
         """The partitions whose next data may complete the request, with the epochs they were read in."""
         self._appended_before = parts.metrics.bytes_appended_total
@@ -86,23 +85,23 @@ class _Pass:
         ):  # else there is room for any host
             self._bytes_max = min(self._bytes_max, unsent.room(peer.host))
 
-    def read(self) -> None:
-        """Reads all partitions, which are few."""
+    def read(self) -> bool:
+        """Reads all partitions, which are few; returns False if records need more than one step to find."""
         for topic, wanted_partitions in self._wanted.topics:
             fetched: list[PartitionFetched] = []
             for wanted in wanted_partitions:
                 found = self._read(topic, wanted)
-                if found is None or self._sorted > 2 * SORTED_MAX:
-                    self.is_unfinished = True
-                    return
+                if found is None or self._sorted > _SORTED_AT_ONCE_MAX:
+                    return False
                 fetched.append(found)
-            self.topics.append(TopicFetched(topic, fetched))
+            self.topics.append((topic, fetched))
+        return True
 
     def steps(self) -> Iterator[None]:
         """Reads at most one partition per step; a topic without partitions is a step, too."""
         for topic, wanted_partitions in self._wanted.topics:
             fetched: list[PartitionFetched] = []
-            self.topics.append(TopicFetched(topic, fetched))
+            self.topics.append((topic, fetched))
             for wanted in wanted_partitions:
                 self._passed_to = -1
                 while (found := self._read(topic, wanted)) is None:
@@ -249,8 +248,7 @@ def fetch(
     if rows > ROWS_PER_TURN:
         return _wait_for_data(parts, wanted, peer, LongPoll(), None)
     one_pass = _Pass(parts, wanted, peer)
-    one_pass.read()
-    if one_pass.is_unfinished:
+    if not one_pass.read():
         return _wait_for_data(parts, wanted, peer, LongPoll(), None)
     if one_pass.is_enough or wanted.max_wait_ms <= 0 or parts.stopping.is_set():
         return _taken(parts, one_pass)

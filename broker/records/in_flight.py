@@ -74,23 +74,19 @@ class InFlightProduce:
 
     __slots__ = (
         *("acks", "encoding", "now_ms", "opening", "parts", "request", "steady_ms", "timeout_ms"),
-        "version",
     )
 
     def __init__(
         self,
         parts: ProduceParts,
         request: Request,
-        version: int,
         acks: int,
-        *,
         timeout_ms: int,
         encoding: Encoding,
     ) -> None:
-        """`version`: of the Produce request; the newest one on the native port."""
+        """A request of the native port is one of the newest version."""
         self.parts = parts
         self.request = request
-        self.version = version
         self.acks = acks
         self.timeout_ms = timeout_ms
         self.encoding = encoding

@@ -46,12 +46,12 @@ def produce_batch(
     partition: Partition | None = None
     try:
         found = flight.parts.find(topic, index)
-        rules, acks = found.rules, flight.acks
+        rules, acks, version = found.rules, flight.acks, flight.request.version
         if rules.is_internal:
             raise _internal_topic(found)
-        header = sound = sound_header(records, flight.version, rules.bytes_max, rules.timestamps)
+        header = sound = sound_header(records, version, rules.bytes_max, rules.timestamps)
         if header is None:
-            header = check_container(records, flight.version)
+            header = check_container(records, version)
         assert records is not None
         partition = found  # as in Kafka, the errors above do not carry its log start offset
         if acks not in _ACKS:

@@ -63,7 +63,7 @@ def produce_one(
         return _answer(flight, [(topic, [TRANSACTIONS_REFUSED._replace(partition=index)])])
     one = produce_batch(flight, topic, index, records)
     if type(one) is StoredBatch and flight.acks and one.next_offset <= one.partition.high_watermark:
-        return flight.encoding.one(flight.version, topic, one.produced)  # the usual case
+        return flight.encoding.one(flight.request.version, topic, one.produced)  # the usual case
     return _answer(flight, [(topic, [one])])
 
 
@@ -173,7 +173,7 @@ async def _answer_in_turns(flight: InFlightProduce, rows: _Rows) -> Any:
 
     def collect(topic: TopicKey, outcomes: list[_RowOutcome]) -> Iterator[None]:
         partitions: list[PartitionProduced] = []
-        topics.append(TopicProduced(topic, partitions))
+        topics.append((topic, partitions))
         for outcome in outcomes:
             one = outcome
             if type(one) is StoredBatch and acks != ACKS_NONE:
@@ -210,7 +210,7 @@ def _answer(flight: InFlightProduce, rows: _Rows) -> Any:
     waits: list[StoredBatch] = []
     for topic, outcomes in rows:
         partitions: list[PartitionProduced] = []
-        topics.append(TopicProduced(topic, partitions))
+        topics.append((topic, partitions))
         for one in outcomes:
             if isinstance(one, StoredBatch):
                 partitions.append(one.produced)
@@ -229,10 +229,13 @@ def _answer(flight: InFlightProduce, rows: _Rows) -> Any:
 
 def _encoded(flight: InFlightProduce, topics: list[TopicProduced], waits: list[StoredBatch]) -> Any:
     """The encoded rows, once the batches in `waits` are acknowledged; in a thread if there are many rows."""
-    encode, host = partial(flight.encoding.all, flight.version), flight.request.peer.host
+    encode_all, version = flight.encoding.all, flight.request.version
     has_many_rows = _has_many_rows(topics)
+    if not waits and not has_many_rows:
+        return encode_all(version, topics)
+    encode, host = partial(encode_all, version), flight.request.peer.host
     if not waits:
-        return for_client(host, partial(encode, topics)) if has_many_rows else encode(topics)
+        return for_client(host, partial(encode, topics))
     timeout_s, deadlines = flight.timeout_ms / 1000, flight.parts.deadlines
     acknowledgement = AwaitedAcknowledgement(flight.acks, topics, waits, timeout_s, deadlines)
     if has_many_rows:

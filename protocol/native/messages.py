@@ -6,7 +6,7 @@ that are not named here are ignored, so that a newer client may send more.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from echoless.protocol.errors import ErrorCode
@@ -107,7 +107,10 @@ def _is_partition(entry: object) -> bool:
     return False
 
 
-class Produce(NamedTuple):
+@dataclass(
+    slots=True
+)  # not frozen: there is one for every batch, and it would take five times as long to make
+class Produce:
     """One batch for one partition."""
 
     topic: str
@@ -139,7 +142,7 @@ class Produce(NamedTuple):
         """Returns a copy with its batch built, which takes up to a second. Raises `KafkaError`."""
         if self.unbuilt is None:
             return self
-        return self._replace(batch=_batch(self.unbuilt), unbuilt=None)
+        return replace(self, batch=_batch(self.unbuilt), unbuilt=None)
 
 
 def _batch(fields: Fields) -> Buffer:

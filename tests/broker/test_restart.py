@@ -23,7 +23,6 @@ from echoless.broker.records.produce import produce_batch
 from echoless.broker.replication.peers import TcpPeers
 from echoless.broker.tree.node_tree import NodeTree
 from echoless.protocol.dedup import Duplicate, Reject, UnknownProducerId
-from echoless.protocol.headers import RequestHeader
 from echoless.protocol.produce import encode_produce_response, encode_produced
 from echoless.protocol.record_batch import read_header
 from echoless.storage.appended import Appended
@@ -37,7 +36,7 @@ from tests.storage.one_log import NOW_MS
 ENDPOINTS = {"PLAINTEXT": Address("127.0.0.1", 1), "NATIVE": Address("127.0.0.1", 2)}
 STAND_ALONE, CLUSTER = "embedded", "zookeeper://memory"
 HOUR_MS = 3_600_000
-REQUEST = Request(RequestHeader(0, 9, 1, "test", 0), None, Peer(1, "10.0.0.1:5000"))
+REQUEST = Request(0, 9, 1, "test", None, Peer(1, "10.0.0.1:5000"))
 WRAP = 2**31 - 8
 """The first sequence of a run that goes across the wrap."""
 

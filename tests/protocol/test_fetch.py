@@ -8,7 +8,7 @@ import uuid
 import pytest
 
 from echoless.protocol.errors import ErrorCode
-from echoless.protocol.fetch import PartitionFetched, TopicFetched, encode_fetch_response
+from echoless.protocol.fetch import PartitionFetched, encode_fetch_response
 
 TOPIC_ID = uuid.UUID("01234567-89ab-cdef-0123-456789abcdef")
 
@@ -24,7 +24,7 @@ def test_reads_back_with_kio(version, size):
         PartitionFetched(0, ErrorCode.NONE, 10, 9, 1, b"r" * size, (4, 8)),
         PartitionFetched(1, ErrorCode.OFFSET_OUT_OF_RANGE),
     ]
-    found = encode_fetch_response(version, ErrorCode.NONE, [TopicFetched(topic, partitions)])
+    found = encode_fetch_response(version, ErrorCode.NONE, [(topic, partitions)])
     data = found if isinstance(found, bytes) else b"".join(found)
     assert isinstance(found, bytes) == (size == 300)
     module = importlib.import_module(f"kio.schema.fetch.v{version}.response")

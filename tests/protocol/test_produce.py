@@ -13,7 +13,6 @@ from echoless.protocol.errors import ErrorCode
 from echoless.protocol.produce import (
     PartitionProduced,
     RecordError,
-    TopicProduced,
     _known_topic_head,
     encode_produce_response,
     encode_produced,
@@ -34,7 +33,7 @@ def decode(version, data):
 
 def encode(version, partitions):
     topic = TOPIC_ID if version >= 13 else "orders"
-    return encode_produce_response(version, [TopicProduced(topic, partitions)])
+    return encode_produce_response(version, [(topic, partitions)])
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -84,7 +83,7 @@ def test_one_partition_is_packed_as_a_list_of_one(version, index, code, offsets)
     """The short way for one row makes the same bytes, with an error and without."""
     topic = TOPIC_ID if version >= 13 else "orders"
     row = PartitionProduced(index, code, *offsets)
-    expected = encode_produce_response(version, [TopicProduced(topic, [row])])
+    expected = encode_produce_response(version, [(topic, [row])])
     assert encode_produced(version, topic, row) == expected
 
 
@@ -93,6 +92,6 @@ def test_only_names_that_topics_can_have_are_kept():
     _known_topic_head.cache_clear()
     refused = [PartitionProduced(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
     for name, kept in (("t" * 249, 1), ("t" * 250, 1), ("u" * 30_000, 1), ("v", 2)):
-        body = encode_produce_response(9, [TopicProduced(name, refused)])
+        body = encode_produce_response(9, [(name, refused)])
         assert name.encode() in body
         assert _known_topic_head.cache_info().currsize == kept

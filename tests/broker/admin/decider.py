@@ -8,7 +8,6 @@ from echoless.broker.decisions.events import FaultedBatch, FaultHit
 from echoless.broker.network.request import ANONYMOUS, Peer, Request
 from echoless.protocol.dedup import Reject
 from echoless.protocol.errors import ErrorCode
-from echoless.protocol.headers import RequestHeader
 from echoless.protocol.record_batch import BatchHeader
 from echoless.storage.appended import Appended
 from tests.broker.admin.fake_broker import FakeBroker
@@ -56,6 +55,6 @@ class Decider:
     ) -> None:
         header = BatchHeader(0, 100, 0, 2, 5, 0, 1, 0, 0, producer_id, 2, base_sequence, 2)
         peer = Peer(1, "10.0.0.1:5000", principal=principal)
-        request = Request(RequestHeader(0, 9, 1, "billing", 0), None, peer)
+        request = Request(0, 9, 1, "billing", None, peer)
         partition: Any = self._broker.partitions[topic, 0]
         self._broker.decisions.record(request, partition, header, result, 1000)

@@ -16,11 +16,10 @@ from echoless.broker.network.request import Peer, Request
 from echoless.broker.partitions.partition import Partition
 from echoless.protocol.dedup import BatchMetadata, Duplicate, ProducerEntry, Reject
 from echoless.protocol.errors import ErrorCode
-from echoless.protocol.headers import RequestHeader
 from echoless.protocol.record_batch import BatchHeader
 from echoless.storage.appended import Appended
 
-_REQUEST = Request(RequestHeader(0, 9, 1, "client", 0), None, Peer(1, "10.0.0.1:5000"))
+_REQUEST = Request(0, 9, 1, "client", None, Peer(1, "10.0.0.1:5000"))
 _ENTRY = ProducerEntry(0, 0, 0, (BatchMetadata(1, 1, 1, 0, 5), BatchMetadata(3, 3, 1, 0, 5)))
 
 
@@ -166,7 +165,7 @@ def test_window_is_what_the_partition_remembers_at_this_moment() -> None:
 def test_the_memory_of_long_client_ids_is_bounded() -> None:
     """Kafka's header has room for 32 KB, and ten thousand producers are remembered."""
     decisions = Decisions(Metrics())
-    request = Request(RequestHeader(0, 9, 1, "c" * 30_000, 0), None, Peer(1, "10.0.0.1:5000"))
+    request = Request(0, 9, 1, "c" * 30_000, None, Peer(1, "10.0.0.1:5000"))
     appended = Appended(base_offset=4, last_offset=5, timestamp=0, log_append_time=-1)
     decisions.record(request, _partition(), _header(), appended, 1000)
     decisions.record_fault(_hit()._replace(client_id="c" * 30_000))

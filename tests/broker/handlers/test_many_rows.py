@@ -28,14 +28,13 @@ from echoless.broker.network.request import Peer, Request
 from echoless.broker.network.turns import ROWS_PER_TURN, ManyRows
 from echoless.broker.records.in_flight import ACKS_LEADER
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.fetch import PartitionFetched, TopicFetched, encode_fetch_response
+from echoless.protocol.fetch import PartitionFetched, encode_fetch_response
 from echoless.protocol.fetch_request import (
     NO_SESSION_EPOCH,
     FetchPartition,
     FetchRequest,
     FetchTopic,
 )
-from echoless.protocol.headers import RequestHeader
 from echoless.protocol.offset_commit import NO_RETENTION, OffsetCommitRequest, OffsetTopic
 from echoless.protocol.produce_request import PartitionRecords, ProduceRequest, TopicRecords
 from tests.support.in_process import Running
@@ -111,8 +110,7 @@ def numbered(row: Any, number: int) -> Any:
 
 
 def request_of(served: Served, body: Any) -> Request:
-    header = RequestHeader(served.api.key, served.api.version_max, 1, None, 0)
-    return Request(header, body, Peer(1, "127.0.0.1:1"))
+    return Request(served.api.key, served.api.version_max, 1, None, body, Peer(1, "127.0.0.1:1"))
 
 
 @pytest.fixture
@@ -171,9 +169,8 @@ async def test_others_have_turns_between_topics_without_partitions(
 
 def by_names(request: Request) -> Request:
     """The same in the last version that names topics."""
-    api_key, version, *others = request.header
-    version = min(version, {0: 12, 1: 12}.get(api_key, version))
-    return Request(RequestHeader(api_key, version, *others), request.body, request.peer)
+    version = min(request.version, {0: 12, 1: 12}.get(request.api_key, request.version))
+    return dataclasses.replace(request, version=version)
 
 
 @pytest.mark.parametrize(
@@ -190,9 +187,9 @@ async def test_many_topics_without_partitions_are_encoded_in_a_thread(
     assert isinstance(answer, ManyRows)
     version = served.api.version_max
     body = served.encode(version, answer)  # and nothing is left to be imported
-    dispatched = framed_soon(served.api, request.header, "127.0.0.1", version, answer)
+    dispatched = framed_soon(served.api, version, 1, "127.0.0.1", answer)
     assert isinstance(dispatched, Awaitable)
-    assert await dispatched == framed(served.api, request.header, version, body)
+    assert await dispatched == framed(served.api, version, 1, body)
 
 
 def body_of_empty_topics(api: str) -> Any:
@@ -229,7 +226,7 @@ async def test_many_fetched_rows_are_encoded_in_a_thread(
     answer: Any = await outcome if isinstance(outcome, Awaitable) else outcome
     assert threads == [rows > ROWS_PER_TURN]
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    found = [TopicFetched("t", [PartitionFetched(n, unknown) for n in range(rows)])]
+    found = [("t", [PartitionFetched(n, unknown) for n in range(rows)])]
     assert answer == encode_fetch_response(12, ErrorCode.NONE, found)
 
 
@@ -243,8 +240,8 @@ async def test_others_have_turns_between_the_partitions_of_a_produce_request(
     rows = [PartitionRecords(n, batch if n < 2 else None) for n in range(ROWS)]
     body = ProduceRequest(None, ACKS_LEADER, 1000, [TopicRecords("t", rows)])
     served = SERVED["produce"]
-    header = RequestHeader(served.api.key, 9, 1, None, 0)
-    outcome = served.handle(Request(header, body, Peer(1, "127.0.0.1:1")), running.broker.services)
+    request = Request(served.api.key, 9, 1, None, body, Peer(1, "127.0.0.1:1"))
+    outcome = served.handle(request, running.broker.services)
     assert isinstance(outcome, Awaitable)
     answer, turns = await turns_until(outcome)
     (topic,) = produce_rows(answer)

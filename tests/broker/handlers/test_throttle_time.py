@@ -14,7 +14,7 @@ from echoless.broker.handlers.apis import API_BY_KEY, APIS
 from echoless.broker.handlers.throttle_time import throttled
 from echoless.broker.network.request import NO_RESPONSE
 from echoless.broker.network.turns import ManyRows
-from echoless.protocol.produce import PartitionProduced, TopicProduced, encode_produce_response
+from echoless.protocol.produce import PartitionProduced, encode_produce_response
 from tests.support.kio_requests import smallest_response
 from tests.support.raw_client import message
 
@@ -49,7 +49,7 @@ def test_an_answer_in_pieces_and_one_with_rows() -> None:
     pieces = throttled(fetch, 4, [b"\0\0\0\0\0\0", b"records"], 1)
     assert pieces == [b"\0\0\0\1\0\0", b"records"]
     for version in range(produce.version_min, 13):
-        packed = encode_produce_response(version, [TopicProduced("t", [PartitionProduced(0, 0)])])
+        packed = encode_produce_response(version, [("t", [PartitionProduced(0, 0)])])
         after = read(produce, version, throttled(produce, version, packed, PAUSE_MS))
         assert after.throttle_time == datetime.timedelta(milliseconds=PAUSE_MS)
         assert len(after.responses[0].partition_responses) == 1

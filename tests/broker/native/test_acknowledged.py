@@ -7,8 +7,11 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echoless.broker.native.acknowledged import Acknowledged, encode_acknowledged
+from echoless.broker.native.acknowledged import encode_acknowledged, produced_fields
 from echoless.broker.native.framed import framed
+from echoless.broker.records.append import RepeatProduced
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.produce import PartitionProduced
 
 OFFSETS = st.one_of(st.integers(-1, 2**63 - 1), st.integers(-1, 70_000))
 IDS = st.one_of(st.none(), st.integers(-(2**63), 2**64 - 1), st.integers(-40, 70_000))
@@ -16,14 +19,17 @@ IDS = st.one_of(st.none(), st.integers(-(2**63), 2**64 - 1), st.integers(-40, 70
 
 @given(
     correlation_id=IDS,
-    answer=st.builds(Acknowledged, OFFSETS, OFFSETS, OFFSETS, st.booleans()),
+    kind=st.sampled_from((PartitionProduced, RepeatProduced)),
+    offsets=st.tuples(OFFSETS, OFFSETS, OFFSETS),
 )
-def test_the_answer_is_what_the_encoder_makes_of_its_fields(correlation_id, answer):
-    """Every offset, time and id, byte by byte, with its length."""
+def test_the_answer_is_what_the_encoder_makes_of_its_fields(correlation_id, kind, offsets):
+    """Every offset, time and id, of a new batch and of a repeat, byte by byte, with its length."""
+    produced = kind(0, ErrorCode.NONE, *offsets)
+    assert produced_fields(produced)["duplicate"] is (kind is RepeatProduced)
     head = {"type": "produce", "correlation_id": correlation_id}
-    whole = framed(head, answer.fields())
+    whole = framed(head, produced_fields(produced))
     assert whole is not None
-    packed = encode_acknowledged(correlation_id, answer)
+    packed = encode_acknowledged(correlation_id, produced)
     assert packed == b"".join(whole)
-    assert framed(head, answer) == (packed,)
+    assert framed(head, produced) == (packed,)
     assert struct.unpack_from(">i", packed) == (len(packed) - 4,)

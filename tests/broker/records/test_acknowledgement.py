@@ -16,7 +16,7 @@ from echoless.broker.records.deadlines import Deadlines
 from echoless.broker.records.in_flight import ACKS_ALL
 from echoless.protocol.batch_validation import ANY_TIMESTAMP
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.produce import PartitionProduced, TopicProduced
+from echoless.protocol.produce import PartitionProduced
 
 
 class Waited:
@@ -32,7 +32,7 @@ class Waited:
 def waits(partition: Waited, timeout_s: float):
     produced = PartitionProduced(0, ErrorCode.NONE, 5)
     stored = StoredBatch(partition, produced, 6, 0)
-    topics = [TopicProduced("t", [produced])]
+    topics = [("t", [produced])]
     return AwaitedAcknowledgement(ACKS_ALL, topics, [stored], timeout_s, Deadlines())
 
 
@@ -55,8 +55,8 @@ async def test_a_client_that_disconnects_leaves_nothing(caplog: pytest.LogCaptur
 async def test_a_timeout_leaves_nothing():
     """The client gets 7, and no waiter is left."""
     partition = Waited()
-    (topic,) = await waits(partition, 0)
-    assert topic.partitions[0].error_code is ErrorCode.REQUEST_TIMED_OUT
+    ((_, (produced,)),) = await waits(partition, 0)
+    assert produced.error_code is ErrorCode.REQUEST_TIMED_OUT
     assert len(partition.waiters.commit) == 0
 
 
@@ -69,7 +69,7 @@ class Referred(AwaitedAcknowledgement):
 async def test_an_acknowledgement_is_freed_with_its_answer():
     """One for every request: the garbage collector would have to look for them."""
     partition, produced = Waited(), PartitionProduced(0, ErrorCode.NONE, 5)
-    topics, stored = [TopicProduced("t", [produced])], StoredBatch(partition, produced, 6, 0)
+    topics, stored = [("t", [produced])], StoredBatch(partition, produced, 6, 0)
     gc.disable()
     try:
         waiting = Referred(ACKS_ALL, topics, [stored], 60, Deadlines())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import msgpack
@@ -123,7 +124,7 @@ def check(seen: SeenBytes, frame: bytes) -> bool:
     assert batch is not None
     assert message.batch is not None
     assert bytes(batch) == bytes(message.batch)
-    assert known[1]._replace(batch=None) == message._replace(batch=None)
+    assert replace(known[1], batch=None) == replace(message, batch=None)
     return True
 
 
