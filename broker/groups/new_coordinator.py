@@ -29,4 +29,5 @@ def new_coordinator(
         ),
         lambda: total([one.usage for one in serving()]),
         topics,
+        lambda sharer: total([one.used_by(sharer) for one in serving()]),
     )

@@ -22,6 +22,7 @@ from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.served import Served
 from echoless.broker.network.order import LanePlace
 from echoless.broker.network.request import Answer, NeedsNoFrame, Outcome, Request
+from echoless.broker.network.sharer import sharer_of
 from echoless.broker.network.turns import work_in_turns
 from echoless.coordinators.groups.consumer.requests import (
     ConsumerHeartbeat,
@@ -130,6 +131,7 @@ def _wanted(request: Request, new_uuid: str) -> ConsumerHeartbeat:
         client_host=f"/{request.peer.host}",
         uuid=new_uuid,
         makes_member_id=request.version >= _MAKES_MEMBER_ID_FROM,
+        sharer=sharer_of(request.peer),
     )
 
 

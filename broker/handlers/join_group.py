@@ -17,6 +17,7 @@ from echoless.broker.handlers.group_answers import packed
 from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.served import Served
 from echoless.broker.network.request import Outcome, Request
+from echoless.broker.network.sharer import sharer_of
 from echoless.coordinators.groups.answers import JoinAnswer, refusal
 from echoless.coordinators.groups.requests import JoinGroup
 from echoless.protocol.acl import AclOperation
@@ -73,6 +74,7 @@ def _wanted(request: Request, uuid: str) -> JoinGroup:
         requires_known_member_id=version >= _KNOWN_IDS_FROM,
         can_skip_assignment=version >= _SKIP_FROM,
         reason=body.reason or "",
+        sharer=sharer_of(request.peer),
     )
 
 

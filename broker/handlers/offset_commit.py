@@ -21,6 +21,7 @@ from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.served import Names, Served
 from echoless.broker.network.order import LanePlace
 from echoless.broker.network.request import NeedsNoFrame, Outcome, Request
+from echoless.broker.network.sharer import sharer_of
 from echoless.broker.network.turns import ROWS_PER_TURN, for_client, work_in_turns
 from echoless.coordinators.groups.requests import CommittedPartition, OffsetCommit
 from echoless.protocol.acl import AclOperation
@@ -76,7 +77,7 @@ def handle(request: Request, services: Services) -> Outcome:
         pass
     if not rows.wanted:
         return rows.packed(version, ())
-    answered = services.groups.ask(_commit(version, body, rows))
+    answered = services.groups.ask(_commit(request, rows))
     return packed(answered, lambda answer: rows.packed(version, answer.error_codes))
 
 
@@ -88,7 +89,7 @@ async def _later(
         await work_in_turns(steps)
         await place.come()
         if rows.wanted:
-            answered = services.groups.ask(_commit(version, request.body, rows))
+            answered = services.groups.ask(_commit(request, rows))
     answer: Any = await answered if isinstance(answered, Awaitable) else answered
     codes = () if answer is None else answer.error_codes
     return await for_client(request.peer.host, partial(rows.packed, version, codes))
@@ -128,7 +129,8 @@ def find_topic(
     return known, unknown if known is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _commit(version: int, body: OffsetCommitRequest, rows: _Rows) -> OffsetCommit:
+def _commit(request: Request, rows: _Rows) -> OffsetCommit:
+    body: OffsetCommitRequest = request.body
     return OffsetCommit(
         group_id=body.group_id,
         generation_id=body.generation_id_or_member_epoch,
@@ -136,7 +138,8 @@ def _commit(version: int, body: OffsetCommitRequest, rows: _Rows) -> OffsetCommi
         group_instance_id=body.group_instance_id,
         partitions=tuple(rows.wanted.values()),
         retention_time_ms=body.retention_time_ms,
-        knows_missing_groups=version >= _GROUP_NOT_FOUND_FROM,
+        knows_missing_groups=request.version >= _GROUP_NOT_FOUND_FROM,
+        sharer=sharer_of(request.peer),
     )
 
 

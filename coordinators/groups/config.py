@@ -30,12 +30,20 @@ class GroupCoordinatorConfig(NamedTuple):
     """Names of topics that a member of the consumer protocol subscribes to."""
     group_topics_max: int = 10_000
     """Names of topics that all members of such a group subscribe to, each counted once: a turn looks at all of them."""
+    least_share: int = 256
+    """The part of each bound of a broker that any sharer may use, however much others do: one in so many."""
     groups_max: int = 100_000
     """Groups of all coordinators of a broker, those with offsets only included."""
     members_max: int = 50_000
-    """Members and ids handed out of all groups of all coordinators of a broker."""
-    bytes_max: int = 256 << 20
-    """Protocols and assignments of all members, and metadata of all offsets, of all coordinators of a broker."""
+    """Members of all groups of all coordinators of a broker."""
+    ids_max: int = 10_000
+    """Ids that were handed out and not used; one gives way to the next."""
+    bytes_max: int = 128 << 20
+    """Protocols and assignments of all members of all coordinators of a broker."""
+    metadata_bytes_max: int = 128 << 20
+    """Metadata of all offsets of all coordinators of a broker."""
+    offsets_max: int = 1_000_000
+    """Committed offsets of all coordinators of a broker, which take about 250 bytes each."""
     name_bytes_max: int = 1_024
     """Ids of groups and instances, and names of protocols: they are held and stored."""
     commit_partitions_max: int = 5_000

@@ -63,14 +63,18 @@ class GroupCoordinator:
         config: GroupCoordinatorConfig,
         usage: Callable[[], Usage] | None = None,
         topics: KnownTopics | None = None,
+        used_by: Callable[[str], Usage] | None = None,
     ) -> None:
         """Bound what is held by `usage`, which counts all coordinators of a broker; None: this one alone.
 
+        `used_by` counts what of it is one sharer's.
         `topics` are those that members of the consumer protocol can subscribe to.
         """
         topics = topics or NoTopics()
         self._store = store = GroupStore()
-        self._bounds = bounds = GroupBounds(config, usage or (lambda: store.usage))
+        self._bounds = bounds = GroupBounds(
+            config, usage or (lambda: store.usage), used_by or store.shares.used_by
+        )
         self._rebalances = rebalances = Rebalances(config)
         self._joins = Joins(bounds, rebalances)
         self._syncs = Syncs(bounds, rebalances)
@@ -335,6 +339,10 @@ class GroupCoordinator:
         """The amount of what is bounded that this coordinator holds."""
         return self._store.usage
 
+    def used_by(self, sharer: str) -> Usage:
+        """The part of the usage that is one sharer's."""
+        return self._store.shares.used_by(sharer)
+
     @property
     def group_count(self) -> int:
         """An estimate of the number of groups: those not stored yet are counted only if there are more."""
@@ -343,7 +351,7 @@ class GroupCoordinator:
     @property
     def member_count(self) -> int:
         """Members of all groups, and ids that were handed out."""
-        return self._store.members
+        return self._store.members + len(self._store.ids)
 
     @property
     def rebalances_completed(self) -> int:

@@ -139,7 +139,6 @@ def _deleted(
 ) -> Effects:
     if code is not ErrorCode.NONE:
         return _delete_next(store, group, reply_id, code, now)
-    store.live.pop(group.group_id, None)
     effects: Effects = []
     if (
         group.consumer is not None
@@ -147,6 +146,7 @@ def _deleted(
         effects += parking.refuse_all(store, group.consumer)
     for member_id in list(group.pending_members):
         effects += membership.take_back(store, group, member_id)
+    store.drop_live(group)
     return effects + replied(reply_id, DeleteAnswer(ErrorCode.NONE))
 
 

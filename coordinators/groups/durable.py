@@ -8,13 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from echoless.coordinators.groups.consumer.state import ConsumerState, read_consumer_value
-from echoless.coordinators.groups.usage import metadata_size, value_size
+from echoless.coordinators.groups.shares import Shares
+from echoless.coordinators.groups.usage import Usage, offset_size, value_size
 from echoless.protocol.errors import DecodeError
 from echoless.protocol.state_records.classic_group_value import GroupValue, read_group_value
 from echoless.protocol.state_records.consumer_group_values import ConsumerValue
 from echoless.protocol.state_records.group_keys import (
     ConsumerKey,
     GroupKey,
+    MemberKey,
     OffsetKey,
     OtherKey,
     read_key,
@@ -36,10 +38,15 @@ class DurableGroup:
 class DurableGroups:
     """All groups of one partition of `__consumer_offsets`; none without a value and without offsets."""
 
-    def __init__(self) -> None:
+    def __init__(self, shares: Shares | None = None) -> None:
+        """Count the groups in `shares`."""
         self.groups: dict[str, DurableGroup] = {}
         self.size = 0
-        """Bytes of assignments and of the metadata of offsets."""
+        """Bytes of assignments, and of subscriptions of the consumer protocol."""
+        self.metadata = 0
+        """Bytes of the metadata of offsets."""
+        self.offset_count = 0
+        self._shares = shares or Shares()
 
     def apply(self, key: bytes, value: bytes | None) -> str | None:
         """Put a record of the log. Returns why it was skipped instead: its type is not known.
@@ -77,15 +84,17 @@ class DurableGroups:
             group = self.groups[key.group_id] = DurableGroup(None, {})
         if isinstance(key, GroupKey):
             assert value is None or isinstance(value, GroupValue)
-            self.size += value_size(value) - value_size(group.value)
+            self._resize(key.group_id, value_size(value) - value_size(group.value))
             group.value = value
         elif isinstance(key, OffsetKey):
             assert value is None or isinstance(value, OffsetValue)
             replaced = _put_offset(group.offsets, key, value)
-            if value is not None and value.metadata:
-                self.size += metadata_size(value.metadata)
-            if replaced is not None and replaced.metadata:
-                self.size -= metadata_size(replaced.metadata)
+            if replaced is None or value is None or replaced.metadata != value.metadata:
+                offsets = (value is not None) - (replaced is not None)
+                metadata = offset_size(value) - offset_size(replaced)
+                self.metadata += metadata
+                self.offset_count += offsets
+                self._shares.change(key.group_id, Usage(metadata=metadata, offsets=offsets))
         else:
             assert not isinstance(value, OffsetValue | GroupValue)
             self._put_consumer(group, key, value)
@@ -98,9 +107,16 @@ class DurableGroups:
         state = group.consumer = group.consumer or ConsumerState()
         before = state.size
         state.put(key, value)
-        self.size += state.size - before
+        if isinstance(key, MemberKey):  # whose bytes are the member's share
+            self.size += state.size - before
+        else:
+            self._resize(key.group_id, state.size - before)
         if state.is_blank:
             group.consumer = None
+
+    def _resize(self, group_id: str, change: int) -> None:
+        self.size += change
+        self._shares.change(group_id, Usage(size=change))
 
 
 def _described(data: bytes, key: tuple[object, ...]) -> str:

@@ -6,6 +6,7 @@ Invariant: a group with members takes offsets only from a member that was given 
 from __future__ import annotations
 
 from functools import partial
+from typing import Final, NamedTuple
 
 from echoless.coordinators.effects import Reply
 from echoless.coordinators.events import Now
@@ -21,11 +22,33 @@ from echoless.coordinators.groups.group import Group, GroupState
 from echoless.coordinators.groups.records import GroupRecord
 from echoless.coordinators.groups.requests import NO_RETENTION, CommittedPartition, OffsetCommit
 from echoless.coordinators.groups.store import GroupStore
-from echoless.coordinators.groups.usage import metadata_size, value_size
+from echoless.coordinators.groups.usage import NOTHING, Usage, metadata_size, offset_size
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.state_records.fields import STRING_BYTES_MAX
 from echoless.protocol.state_records.group_keys import OffsetKey
 from echoless.protocol.state_records.offset_value import NO_EXPIRY, OffsetValue
+
+
+class _More(NamedTuple):
+    """The bytes of metadata, and the offsets, that a request adds to its group."""
+
+    size: int
+    offsets: set[tuple[str, int]]
+
+    @property
+    def usage(self) -> Usage:
+        """The amount that is held in addition while it is being stored."""
+        if self.size <= 0 and not self.offsets:
+            return NOTHING
+        return Usage(metadata=max(self.size, 0), offsets=len(self.offsets))
+
+
+class _Room(NamedTuple):
+    has_bytes: bool
+    has_offsets: bool
+
+
+_ENOUGH: Final = _Room(has_bytes=True, has_offsets=True)
 
 
 class OffsetCommits:
@@ -43,24 +66,37 @@ class OffsetCommits:
             return [Reply(reply_id, OffsetCommitAnswer(refused))]
         member = group.members.get(request.member_id)
         effects = [] if member is None else sessions.extend(group, member, now)
-        codes = self._codes(store, group, request)
+        more = _more(store, request, self._bounds.config.offset_metadata_max_bytes)
+        codes = self._codes(store, group, request, more)
         accepted = [one for one, code in zip(request.partitions, codes, strict=True) if not code]
         if not accepted:
             return effects + _stored(reply_id, codes, ErrorCode.NONE, now)
+        if len(accepted) < len(codes):
+            more = _more(store, request._replace(partitions=tuple(accepted)), STRING_BYTES_MAX)
         expire_ms = _expire_timestamp(request, now)
         records = [_record(request.group_id, one, expire_ms, now) for one in accepted]
-        effects.append(store.appends.begin(group, records, partial(_stored, reply_id, codes)))
+        stored = partial(_stored, reply_id, codes)
+        effects.append(store.appends.begin(group, records, stored, more.usage))
         return effects
 
-    def _codes(self, store: GroupStore, group: Group, request: OffsetCommit) -> list[ErrorCode]:
+    def _codes(
+        self, store: GroupStore, group: Group, request: OffsetCommit, more: _More
+    ) -> list[ErrorCode]:
         """The errors of single partitions."""
-        longest = self._longest_metadata(store, request)
+        longest = self._bounds.config.offset_metadata_max_bytes
+        room = self._room_for(store, request, more)
+        if not room.has_bytes:
+            longest = 0
         codes = [
             ErrorCode.NONE
             if len(one.metadata) <= longest and _can_be_packed(one.metadata)
             else ErrorCode.OFFSET_METADATA_TOO_LARGE
             for one in request.partitions
         ]
+        if not room.has_offsets:
+            for place, one in enumerate(request.partitions):
+                if (one.topic, one.partition) in more.offsets:
+                    codes[place] = ErrorCode.POLICY_VIOLATION
         if group.consumer is not None:
             stale = stale_partitions(group.consumer, request, self._topics)
             for place, is_stale in enumerate(stale):
@@ -68,17 +104,30 @@ class OffsetCommits:
                     codes[place] = ErrorCode.STALE_MEMBER_EPOCH
         return codes
 
-    def _longest_metadata(self, store: GroupStore, request: OffsetCommit) -> int:
-        """The most characters of metadata that an offset may have now: none if there is no room for more."""
-        longest = self._bounds.config.offset_metadata_max_bytes
-        durable = store.durable.groups.get(request.group_id)
-        offsets = durable.offsets if durable is not None else {}
-        more = 0
-        for one in request.partitions:
-            if one.metadata and len(one.metadata) <= longest:
-                replaced = offsets.get(one.topic, {}).get(one.partition)
-                more += metadata_size(one.metadata) - value_size(replaced)
-        return longest if self._bounds.has_room_for(more) else 0
+    def _room_for(self, store: GroupStore, request: OffsetCommit, more: _More) -> _Room:
+        """Whether there is room for what the request adds to its group.
+
+        A group whose sharer has no room goes over to another one that commits to it and has room for the whole.
+        """
+        shares, group_id, sharer = store.shares, request.group_id, request.sharer
+        shares.adopt(group_id, sharer)
+        if more.size <= 0 and not more.offsets:
+            return _ENOUGH
+        account = shares.account(group_id)
+        room = self._room_of(account.sharer, more.size, len(more.offsets))
+        if not all(room) and account.sharer != sharer:
+            held = account.held
+            size, offsets = held.metadata + more.size, held.offsets + len(more.offsets)
+            if all(self._room_of(sharer, size, offsets)):
+                shares.give(group_id, sharer)
+                return _ENOUGH
+        return room
+
+    def _room_of(self, sharer: str, size: int, offsets: int) -> _Room:
+        bounds = self._bounds
+        return _Room(
+            bounds.has_room_for_metadata(size, sharer), bounds.has_room_for_offsets(offsets, sharer)
+        )
 
     def _admit(self, store: GroupStore, request: OffsetCommit) -> tuple[ErrorCode, Group | None]:
         if len(request.partitions) > self._bounds.config.commit_partitions_max:
@@ -95,9 +144,22 @@ class OffsetCommits:
             if request.knows_missing_groups:
                 return ErrorCode.GROUP_ID_NOT_FOUND, None
             return ErrorCode.ILLEGAL_GENERATION, None
-        if not self._bounds.has_room_for_group():
+        if not self._bounds.has_room_for_group(request.sharer):
             return ErrorCode.POLICY_VIOLATION, None
-        return ErrorCode.NONE, store.create(request.group_id)
+        return ErrorCode.NONE, store.create(request.group_id, request.sharer)
+
+
+def _more(store: GroupStore, request: OffsetCommit, longest: int) -> _More:
+    durable = store.durable.groups.get(request.group_id)
+    stored = durable.offsets if durable is not None else {}
+    size, offsets = 0, set()
+    for one in request.partitions:
+        replaced = stored.get(one.topic, {}).get(one.partition)
+        if replaced is None:
+            offsets.add((one.topic, one.partition))
+        if one.metadata and len(one.metadata) <= longest:
+            size += metadata_size(one.metadata) - offset_size(replaced)
+    return _More(size, offsets)
 
 
 def _admit_to_group(group: Group, request: OffsetCommit) -> ErrorCode:

@@ -9,9 +9,10 @@ from echoless.coordinators.events import Now
 from echoless.coordinators.groups.effects import Effects
 from echoless.coordinators.groups.group import Group
 from echoless.coordinators.groups.records import GroupRecord, packed
-from echoless.coordinators.groups.usage import value_size
+from echoless.coordinators.groups.shares import Shares
+from echoless.coordinators.groups.usage import NOTHING, Usage, negative, plus, value_size
 from echoless.protocol.errors import ErrorCode
-from echoless.protocol.state_records.group_keys import OffsetKey
+from echoless.protocol.state_records.group_keys import MemberKey, OffsetKey
 
 Continuation = Callable[[ErrorCode, Now], Effects]
 """The rest of the work, called once: with NONE when an append is committed, else with its error."""
@@ -20,30 +21,34 @@ Continuation = Callable[[ErrorCode, Now], Effects]
 class PendingAppend:
     """Records of a group whose append has not ended. Written out, because there is one for every commit."""
 
-    __slots__ = ("continuation", "group", "records", "size")
+    __slots__ = ("continuation", "group", "records", "share", "usage")
 
     def __init__(
         self,
         group: Group,
         records: Sequence[GroupRecord],
         continuation: Continuation | None,
-        size: int,
+        usage: Usage,
+        share: Usage,
     ) -> None:
         self.group = group
         self.records = records
         self.continuation = continuation
         """None once it was called: the append failed, and may still be committed."""
-        self.size = size
-        """Bytes of assignments and metadata of offsets."""
+        self.usage = usage
+        """The amount that it adds to what is held."""
+        self.share = share
+        """The part of it that counts towards the group's sharer; that of its members is theirs."""
 
 
 class PendingAppends:
     """Appends by their tokens, in order, and what groups know of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, shares: Shares) -> None:
+        self._shares = shares
         self.last_token = 0
-        self.size = 0
-        """Bytes of assignments and metadata of offsets that are being stored."""
+        self.usage = Usage()
+        """The amount of what is being stored."""
         self._pending: dict[int, PendingAppend] = {}
 
     def __contains__(self, token: int) -> bool:
@@ -56,14 +61,25 @@ class PendingAppends:
         return next(iter(self._pending), self.last_token + 1)
 
     def begin(
-        self, group: Group, records: Sequence[GroupRecord], continuation: Continuation
+        self,
+        group: Group,
+        records: Sequence[GroupRecord],
+        continuation: Continuation,
+        usage: Usage | None = None,
     ) -> AppendRecords:
-        """Append records of a group; `continuation` is called in a later step."""
+        """Append records of a group; `continuation` is called in a later step.
+
+        `usage` is what they add to what is held; None if there are no offsets among them.
+        """
         self.last_token += 1
         group.appends += 1
-        size = sum([value_size(value) for _, value in records])
-        self.size += size
-        self._pending[self.last_token] = PendingAppend(group, records, continuation, size)
+        share = usage
+        if usage is None or share is None:
+            usage, share = _usage(records)
+        append = PendingAppend(group, records, continuation, usage, share)
+        self._pending[self.last_token] = append
+        if usage is not NOTHING:
+            self._count(append, usage, share)
         _note_offsets(group, records)
         return AppendRecords(self.last_token, tuple([packed(record) for record in records]))
 
@@ -72,7 +88,8 @@ class PendingAppends:
         ended = self._pending.pop(token)
         group = ended.group
         group.appends -= 1
-        self.size -= ended.size
+        if ended.usage is not NOTHING:
+            self._count(ended, negative(ended.usage), negative(ended.share))
         for key, _ in ended.records:
             if isinstance(key, OffsetKey):
                 place = (key.topic, key.partition)
@@ -88,7 +105,7 @@ class PendingAppends:
                 continue
             if token > last_token:
                 del self._pending[token]
-                self.size -= append.size
+                self._count(append, negative(append.usage), negative(append.share))
                 continue
             append.group, append.continuation = group, None
             group.appends += 1
@@ -101,6 +118,18 @@ class PendingAppends:
         if not may_commit:
             self.end(token)
         return failed, continuation
+
+    def _count(self, append: PendingAppend, change: Usage, of_group: Usage) -> None:
+        self.usage = plus(self.usage, change)
+        if any(of_group):
+            self._shares.change(append.group.group_id, of_group)
+
+
+def _usage(records: Sequence[GroupRecord]) -> tuple[Usage, Usage]:
+    """The bytes of records, and those of them that are not a member's own."""
+    size = sum([value_size(value) for _, value in records])
+    of_members = sum([value_size(value) for key, value in records if type(key) is MemberKey])
+    return Usage(size=size), Usage(size=size - of_members)
 
 
 def _note_offsets(group: Group, records: Sequence[GroupRecord]) -> None:

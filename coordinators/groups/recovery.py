@@ -29,6 +29,8 @@ def take_out(store: GroupStore, group_id: str, last_token: int) -> Group:
     store.parked = {
         reply_id: found for reply_id, found in store.parked.items() if found.group_id != group_id
     }
+    store.shares.drop_members(group_id)
+    store.ids.discard_group(group_id)
     store.recount()
     return group
 
@@ -38,5 +40,5 @@ def may_load(store: GroupStore, group: Group) -> bool:
     if group.group_id not in store.reloading or group.appends:
         return False
     store.reloading.remove(group.group_id)
-    store.live.pop(group.group_id, None)
+    store.drop_live(group)
     return True

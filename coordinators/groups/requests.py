@@ -35,6 +35,8 @@ class JoinGroup(NamedTuple):
     can_skip_assignment: bool = True
     """From version 9 on the leader may be instructed to keep the assignment."""
     reason: str = ""
+    sharer: str = ""
+    """Whoever the member counts towards (`broker/network/sharer.py`); empty: no one."""
 
 
 class SyncGroup(NamedTuple):
@@ -93,6 +95,8 @@ class OffsetCommit(NamedTuple):
 
     Only then may the generation be the epoch of a member of the consumer protocol.
     """
+    sharer: str = ""
+    """Whoever the group counts towards if it is new, or no one's."""
 
 
 class OffsetFetch(NamedTuple):

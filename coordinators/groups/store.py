@@ -10,7 +10,9 @@ from echoless.coordinators.groups.classic.member import Member
 from echoless.coordinators.groups.consumer.group import ConsumerGroup
 from echoless.coordinators.groups.durable import DurableGroups
 from echoless.coordinators.groups.group import Group, stored_group
+from echoless.coordinators.groups.handed_out_ids import HandedOutIds
 from echoless.coordinators.groups.pending_appends import PendingAppend, PendingAppends
+from echoless.coordinators.groups.shares import Shares
 from echoless.coordinators.groups.usage import Usage
 
 
@@ -18,10 +20,11 @@ class GroupStore:
     """Groups and offsets, and the indexes over them."""
 
     def __init__(self) -> None:
-        self.durable = DurableGroups()
+        self.shares = Shares()
+        self.durable = DurableGroups(self.shares)
         self.live: dict[str, Group] = {}
         """Groups with soft state. A stored group that is empty and idle has none, and is made when needed."""
-        self.appends = PendingAppends()
+        self.appends = PendingAppends(self.shares)
         self.unnamed: dict[int, tuple[Group, Member]] = {}
         """Members that wait in Join and do not know their ids yet, by their requests."""
         self.parked: dict[int, ConsumerGroup] = {}
@@ -29,7 +32,8 @@ class GroupStore:
         self.reloading: set[str] = set()
         """Groups whose state was dropped (`recovery.py`), until their appends have ended."""
         self.members = 0
-        """Members and ids handed out, of all groups."""
+        """Members of all groups."""
+        self.ids = HandedOutIds()
         self.protocol_bytes = 0
         self.rebalances_completed = 0
         """Generations that have begun, and targets that were made."""
@@ -44,10 +48,22 @@ class GroupStore:
             group = self.live[group_id] = stored_group(group_id, durable)
         return group
 
-    def create(self, group_id: str) -> Group:
+    def create(self, group_id: str, sharer: str) -> Group:
         """Make a group, which is not there yet."""
         group = self.live[group_id] = Group(group_id)
+        self.shares.give(group_id, sharer)
         return group
+
+    def drop_live(self, group: Group) -> None:
+        """Forget the soft state of a group."""
+        self.live.pop(group.group_id, None)
+        self._drop_share(group)
+
+    def _drop_share(self, group: Group) -> None:
+        """Count the group no longer, if nothing is left of it."""
+        group_id = group.group_id
+        if not (group_id in self.durable.groups or group_id in self.live or group.appends):
+            self.shares.drop(group_id)
 
     def settle(self, group: Group) -> None:
         """Forget the soft state of a group that has none left."""
@@ -57,12 +73,12 @@ class GroupStore:
             return
         stored = self.durable.groups.get(group.group_id)
         if stored is None or stored.value is None or not stored.value.members:
-            self.live.pop(group.group_id, None)
+            self.drop_live(group)
 
     def recount(self) -> None:
         """Count members and their protocols anew."""
         groups = self.live.values()
-        named = [len(one.members) + len(one.pending_members) for one in groups]
+        named = [len(one.members) for one in groups]
         consumers = [one.consumer for one in groups if one.consumer is not None]
         self.members = sum(named) + sum([len(one.state.members) for one in consumers])
         self.protocol_bytes = sum([one.protocol_bytes for one in groups])
@@ -72,10 +88,18 @@ class GroupStore:
         committed = self.appends.end(token)
         for key, value in committed.records:
             self.durable.put(key, value)
+        self._drop_share(committed.group)
         return committed
 
     @property
     def usage(self) -> Usage:
         """The amount of what is bounded. Groups that are not stored yet are counted only if there are more."""
-        size = self.protocol_bytes + self.durable.size + self.appends.size
-        return Usage(max(len(self.live), len(self.durable.groups)), self.members, size)
+        durable, pending = self.durable, self.appends.usage
+        return Usage(
+            max(len(self.live), len(durable.groups)),
+            self.members,
+            len(self.ids),
+            self.protocol_bytes + durable.size + pending.size,
+            durable.metadata + pending.metadata,
+            durable.offset_count + pending.offsets,
+        )

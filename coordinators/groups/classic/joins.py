@@ -45,9 +45,10 @@ class Joins:
         if group is None:
             if request.member_id:
                 return _refused(reply_id, request.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
-            if not self._bounds.has_room_for_group():
+            if not self._bounds.has_room_for_group(request.sharer):
                 return _refused(reply_id, _NO_MEMBER, ErrorCode.POLICY_VIOLATION)
-            group = store.create(request.group_id)
+            group = store.create(request.group_id, request.sharer)
+        store.shares.adopt(request.group_id, request.sharer)
         return self._join(store, group, reply_id, request, now)
 
     def _join(
@@ -91,7 +92,7 @@ class Joins:
         if returning is not None:
             member = group.members[returning]
             return self._static_members.replace(store, group, member, reply_id, request, now=now)
-        if not self._bounds.has_room_in(group):
+        if not self._bounds.has_room_in(group, request.sharer):
             return _refused(reply_id, _NO_MEMBER, ErrorCode.GROUP_MAX_SIZE_REACHED)
         if instance_id is not None:
             return self._add(
@@ -100,9 +101,22 @@ class Joins:
         member_id = f"{request.client_id}-{request.uuid}"
         if not request.requires_known_member_id:
             return self._add(store, group, member_id, reply_id, request, now=now)
-        timeout_ms = request.session_timeout_ms
-        effects = membership.hand_out(store, group, member_id, timeout_ms, now)
+        effects = membership.hand_out(store, group, member_id, request, now)
+        effects += self._bound_ids(store, member_id, now)
         return effects + _refused(reply_id, member_id, ErrorCode.MEMBER_ID_REQUIRED)
+
+    def _bound_ids(self, store: GroupStore, newest: str, now: Now) -> Effects:
+        """Forget an id that was handed out earlier if there are too many."""
+        if not self._bounds.has_too_many_ids:
+            return []
+        found = store.ids.next_to_give_way()
+        if found is None or found[1] == newest:
+            return []
+        group = store.live[found[0]]
+        effects = membership.take_back(store, group, found[1])
+        effects += self._rebalances.try_complete(store, group, now)
+        store.settle(group)
+        return effects
 
     def _join_with_id_handed_out(
         self, store: GroupStore, group: Group, reply_id: int, request: JoinGroup, now: Now
@@ -122,7 +136,9 @@ class Joins:
         *,
         now: Now,
     ) -> Effects:
-        if not self._bounds.has_room_for_protocols(group, request.protocols):
+        if not self._bounds.has_room_for_member(
+            request.sharer
+        ) or not self._bounds.has_room_for_protocols(group, request.protocols, request.sharer):
             return _refused(reply_id, _NO_MEMBER, ErrorCode.GROUP_MAX_SIZE_REACHED)
         member = joining_member(request, member_id)
         member.join_reply = reply_id
@@ -130,7 +146,7 @@ class Joins:
             group.protocol_type = request.protocol_type
         if not member.was_given_id and not member.is_static:
             store.unnamed[reply_id] = (group, member)
-        membership.add(store, group, member)
+        membership.add(store, group, member, request.sharer)
         timeout_ms = self._bounds.config.new_member_join_timeout_ms
         effects = sessions.wait(group, member, timeout_ms, now)
         group.was_joined_since_delay = True
@@ -146,7 +162,9 @@ class Joins:
         if code is not ErrorCode.NONE:
             return _refused(reply_id, request.member_id, code)
         member = group.members[request.member_id]
-        if not self._bounds.has_room_for_protocols(group, request.protocols, member.protocols):
+        if not self._bounds.has_room_for_protocols(
+            group, request.protocols, request.sharer, member.protocols
+        ):
             return _refused(reply_id, request.member_id, ErrorCode.GROUP_MAX_SIZE_REACHED)
         is_unchanged = member.protocols == request.protocols
         match group.state:
@@ -169,7 +187,7 @@ class Joins:
         *,
         now: Now,
     ) -> Effects:
-        membership.set_protocols(store, group, member, request.protocols)
+        membership.set_protocols(store, group, member, request.protocols, request.sharer)
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         effects = _wait(store, group, member, reply_id)

@@ -9,15 +9,18 @@ from echoless.coordinators.groups.classic import sessions
 from echoless.coordinators.groups.classic.member import Member, Protocols, protocol_bytes
 from echoless.coordinators.groups.effects import Effects, TimerKey, TimerKind, replied
 from echoless.coordinators.groups.group import Group
+from echoless.coordinators.groups.requests import JoinGroup
 from echoless.coordinators.groups.store import GroupStore
 from echoless.protocol.errors import ErrorCode
 
 
-def add(store: GroupStore, group: Group, member: Member) -> None:
-    """Add a member."""
+def add(store: GroupStore, group: Group, member: Member, sharer: str) -> None:
+    """Add a member, which counts towards the sharer."""
     group.add(member)
+    size = protocol_bytes(member.protocols)
     store.members += 1
-    store.protocol_bytes += protocol_bytes(member.protocols)
+    store.protocol_bytes += size
+    store.shares.hold_member(group.group_id, member.member_id, sharer, size)
 
 
 def count_loaded(store: GroupStore, group: Group) -> None:
@@ -26,9 +29,13 @@ def count_loaded(store: GroupStore, group: Group) -> None:
     store.protocol_bytes += group.protocol_bytes
 
 
-def set_protocols(store: GroupStore, group: Group, member: Member, protocols: Protocols) -> None:
-    """Replace the protocols of a member."""
-    store.protocol_bytes += protocol_bytes(protocols) - protocol_bytes(member.protocols)
+def set_protocols(
+    store: GroupStore, group: Group, member: Member, protocols: Protocols, sharer: str
+) -> None:
+    """Replace the protocols of a member; if it was no one's, it counts towards the sharer from now on."""
+    size = protocol_bytes(protocols)
+    store.protocol_bytes += size - protocol_bytes(member.protocols)
+    store.shares.hold_member(group.group_id, member.member_id, sharer, size)
     group.set_protocols(member, protocols)
 
 
@@ -40,6 +47,7 @@ def remove(store: GroupStore, group: Group, member: Member) -> Effects:
     group.remove(member)
     store.members -= 1
     store.protocol_bytes -= protocol_bytes(member.protocols)
+    store.shares.drop_member(group.group_id, member.member_id)
     return effects + sessions.end(group, member)
 
 
@@ -69,19 +77,19 @@ def answer_sync(member: Member, answer: SyncAnswer) -> Effects:
 
 
 def hand_out(
-    store: GroupStore, group: Group, member_id: str, duration_ms: int, now: Now
+    store: GroupStore, group: Group, member_id: str, request: JoinGroup, now: Now
 ) -> Effects:
     """Keep an id for a member that is to join with it (79)."""
-    at_ms = now.monotonic_ms + duration_ms
+    at_ms = now.monotonic_ms + request.session_timeout_ms
     group.pending_members[member_id] = at_ms
-    store.members += 1
+    store.ids.add(group.group_id, member_id, request.sharer)
     return [SetTimer(_pending_key(group, member_id), at_ms)]
 
 
 def take_back(store: GroupStore, group: Group, member_id: str) -> Effects:
     """Forget an id that was handed out."""
     del group.pending_members[member_id]
-    store.members -= 1
+    store.ids.discard(group.group_id, member_id)
     return [CancelTimer(_pending_key(group, member_id))]
 
 

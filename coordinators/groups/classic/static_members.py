@@ -62,7 +62,9 @@ class StaticMembers:
         now: Now,
     ) -> Effects:
         """Give the member that has returned a new id; the group rebalances if it must."""
-        if not self._bounds.has_room_for_protocols(group, request.protocols, member.protocols):
+        if not self._bounds.has_room_for_protocols(
+            group, request.protocols, request.sharer, member.protocols
+        ):
             return [Reply(reply_id, JoinAnswer(ErrorCode.GROUP_MAX_SIZE_REACHED, ""))]
         replacement = _Replacement(
             group,
@@ -75,7 +77,7 @@ class StaticMembers:
             member.protocols,
         )
         effects = _fence(store, group, member)
-        effects += _rename(group, member, f"{request.group_instance_id}-{request.uuid}")
+        effects += _rename(store, group, member, f"{request.group_instance_id}-{request.uuid}")
         effects.append(_line(replacement))
         effects += self._update(store, replacement, now)
         if group.state is GroupState.STABLE and group.choose_protocol() == group.protocol_name:
@@ -86,7 +88,7 @@ class StaticMembers:
     def _update(self, store: GroupStore, replacement: _Replacement, now: Now) -> Effects:
         """Take the values of the request; the member waits in Join."""
         group, member, request = replacement.group, replacement.member, replacement.request
-        membership.set_protocols(store, group, member, request.protocols)
+        membership.set_protocols(store, group, member, request.protocols, request.sharer)
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.client_id, member.client_host = request.client_id, request.client_host
@@ -109,8 +111,9 @@ def _fence(store: GroupStore, group: Group, member: Member) -> Effects:
     return effects + membership.answer_sync(member, SyncAnswer(code))
 
 
-def _rename(group: Group, member: Member, member_id: str) -> Effects:
+def _rename(store: GroupStore, group: Group, member: Member, member_id: str) -> Effects:
     effects = sessions.end(group, member)
+    store.shares.rename_member(group.group_id, member.member_id, member_id)
     group.rename(member, member_id)
     return effects
 
@@ -135,8 +138,9 @@ def _stored(store: GroupStore, replacement: _Replacement, code: ErrorCode, now: 
     if code is ErrorCode.NONE:
         return membership.answer_join(store, group, member, _answer(replacement))
     reply_id = group.take_join_reply(member)
-    effects = _rename(group, member, replacement.old_member_id)
-    membership.set_protocols(store, group, member, replacement.old_protocols)
+    effects = _rename(store, group, member, replacement.old_member_id)
+    sharer = replacement.request.sharer
+    membership.set_protocols(store, group, member, replacement.old_protocols, sharer)
     effects += sessions.extend(group, member, now)
     refused = JoinAnswer(group_code(code), "")
     return effects + membership.answer_earlier_join(store, reply_id, refused)

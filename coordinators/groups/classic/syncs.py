@@ -62,7 +62,8 @@ class Syncs:
     def _store(self, store: GroupStore, group: Group, given: dict[str, bytes], now: Now) -> Effects:
         assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
         size = sum(map(len, assignments.values()))
-        if not self._bounds.has_room_for_assignments(group, size):
+        sharer = store.shares.account(group.group_id).sharer
+        if not self._bounds.has_room_for_assignments(group, size, sharer):
             code = ErrorCode.GROUP_MAX_SIZE_REACHED
             return self._rebalances.assignment_failed(store, group, code, now)
         record = (GroupKey(group.group_id), group.value(assignments))

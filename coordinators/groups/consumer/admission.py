@@ -88,13 +88,13 @@ class Admission:
             return Refused(ErrorCode.UNKNOWN_MEMBER_ID, "The member is not in the group.")
         size = member_size(request.topic_names or (), request.topic_regex)
         has_room = (
-            self._bounds.has_room_for_member()
-            and self._bounds.has_room_for(size)
+            self._bounds.has_room_for_member(request.sharer)
+            and self._bounds.has_room_for(size, request.sharer)
             and self._has_room_for_names(request)
         )
         if not has_room or len(self._state.members) >= self._bounds.config.group_consumer_max_size:
             return Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, _FULL)
-        self._put_member(member_id, _member(request))
+        self._put_member(member_id, _member(request), request.sharer)
         self._put_current(member_id, _JOINING)
         self._group.must_bump = True
         self._changed(member_id, 1)
@@ -148,7 +148,7 @@ class Admission:
         value = _updated(known, request)
         before = member_size(known.topic_names, known.topic_regex)
         more = member_size(value.topic_names, value.topic_regex) - before
-        return self._bounds.has_room_for(more) and self._has_room_for_names(request)
+        return self._bounds.has_room_for(more, request.sharer) and self._has_room_for_names(request)
 
     def _has_room_for_names(self, request: ConsumerHeartbeat) -> bool:
         """Whether the group may subscribe to what the request names besides what it subscribes to."""
@@ -178,7 +178,7 @@ class Admission:
         value = _updated(known, request)
         if (value.topic_names, value.topic_regex) != (known.topic_names, known.topic_regex):
             self._group.must_bump = True
-        self._put_member(member_id, value)
+        self._put_member(member_id, value, request.sharer)
 
     # --- leaving
 
@@ -220,8 +220,14 @@ class Admission:
         if change < 0:
             self.effects += sessions.end(self._group, member_id)
 
-    def _put_member(self, member_id: str, value: MemberValue | None) -> None:
-        self._group.put(MemberKey(self._group.group_id, member_id), value)
+    def _put_member(self, member_id: str, value: MemberValue | None, sharer: str = "") -> None:
+        group_id, shares = self._group.group_id, self._store.shares
+        self._group.put(MemberKey(group_id, member_id), value)
+        if value is None:
+            shares.drop_member(group_id, member_id)
+        else:
+            size = member_size(value.topic_names, value.topic_regex)
+            shares.hold_member(group_id, member_id, sharer, size)
 
     def _put_current(self, member_id: str, value: CurrentValue | None) -> None:
         self._group.put(CurrentKey(self._group.group_id, member_id), value)

@@ -59,6 +59,7 @@ class ConsumerHeartbeats:
         if group is not None and group.state is GroupState.DEAD:
             return Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if group is not None and group.consumer is not None:
+            store.shares.adopt(request.group_id, request.sharer)
             return group
         if group is not None and group.state is not GroupState.EMPTY:
             message = (
@@ -70,9 +71,9 @@ class ConsumerHeartbeats:
             return Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
         if group is not None:
             return group
-        if not self._bounds.has_room_for_group():
+        if not self._bounds.has_room_for_group(request.sharer):
             return Refused(ErrorCode.POLICY_VIOLATION, "The broker holds too many groups.")
-        return store.create(request.group_id)
+        return store.create(request.group_id, request.sharer)
 
 
 def _begin(group: Group) -> ConsumerGroup:

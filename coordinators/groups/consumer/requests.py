@@ -41,6 +41,8 @@ class ConsumerHeartbeat(NamedTuple):
     may_describe: MayDescribe = None
     makes_member_id: bool = True
     """From version 1 on the client makes its id."""
+    sharer: str = ""
+    """Whoever the member counts towards (`broker/network/sharer.py`); empty: no one."""
 
 
 class ConsumerHeartbeatAnswer(NamedTuple):

@@ -125,6 +125,7 @@ class Storing:
     def _undo(self, store: GroupStore, group: Group, consumer: ConsumerGroup, now: Now) -> Effects:
         effects = parking.refuse_all(store, consumer)
         store.members -= len(consumer.state.members)
+        store.shares.drop_members(group.group_id)
         for member_id in list(consumer.sessions):
             effects += sessions.end(consumer, member_id)
         group.consumer = None

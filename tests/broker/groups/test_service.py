@@ -109,7 +109,7 @@ async def test_all_partitions_share_what_a_broker_may_hold(
     for shard in one.groups.shards.values():
         assert shard.coordinator is not None
         bounds = shard.coordinator._bounds
-        monkeypatch.setattr(bounds, "config", bounds.config._replace(bytes_max=1_000))
+        monkeypatch.setattr(bounds, "config", bounds.config._replace(metadata_bytes_max=1_000))
     assert await one.commit(first, 1, "x" * 900) is ErrorCode.NONE
     assert await one.commit(second, 1, "x" * 900) is ErrorCode.OFFSET_METADATA_TOO_LARGE
     one.groups.lost(one.led[0].partition)

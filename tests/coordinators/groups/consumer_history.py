@@ -28,6 +28,7 @@ from echoless.coordinators.groups.requests import (
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.state_records.group_keys import OffsetKey, read_key
 from tests.coordinators.groups.consumers import GROUP, ConsumerShell, Partitions
+from tests.coordinators.groups.shares import check_shares
 
 CONFIG = GroupCoordinatorConfig(group_consumer_max_size=4, group_consumer_session_timeout_ms=10_000)
 REBALANCE_MS = 20_000
@@ -77,6 +78,7 @@ class ConsumerHistory:
     def __init__(self, choices: random.Random) -> None:
         self.choices = choices
         self.shell = ConsumerShell(CONFIG, t=5, u=2)
+        self.shell.sharers = 3
         self.clients = [Client(number, "ij"[number] if number < 2 else None) for number in range(5)]
         self.clients[4].instance_id = "i"  # two processes with one instance id
         self.sent: dict[int, tuple[Client, int, ConsumerHeartbeat]] = {}
@@ -229,7 +231,13 @@ class ConsumerHistory:
         self.offset += 1
         rows = (CommittedPartition("t", index, self.offset),)
         request = OffsetCommit(
-            GROUP, epoch, client.member_id, None, rows, knows_missing_groups=True
+            GROUP,
+            epoch,
+            client.member_id,
+            None,
+            rows,
+            knows_missing_groups=True,
+            sharer=self.shell.sharer,
         )
         known, before = self.known_epoch(client.member_id, index), len(self.shell.log)
         reply = self.shell.send(request)
@@ -300,6 +308,7 @@ class ConsumerHistory:
         self.read_answers()
         self.check_replay()
         self.check_owners()
+        check_shares(self.shell.coordinator._store)
 
     def read_log(self) -> None:
         """Replay what was committed; the records of one step belong together."""

@@ -132,6 +132,7 @@ class ConsumerShell(Shell):
             "client_id": "c",
             "client_host": "/127.0.0.1",
             "uuid": f"{self.uuids:04}",
+            "sharer": self.sharer,
         }
         return ConsumerHeartbeat(**(given | fields))  # type: ignore[arg-type]
 

@@ -40,6 +40,7 @@ from echoless.protocol.errors import ErrorCode
 from echoless.protocol.state_records.classic_group_value import GroupValue, read_group_value
 from echoless.protocol.state_records.group_keys import GroupKey, OffsetKey, read_key
 from echoless.protocol.state_records.offset_value import read_offset_value
+from tests.coordinators.groups.shares import check_shares
 from tests.coordinators.groups.shell import Shell
 
 CONFIG = GroupCoordinatorConfig(group_max_size=4, group_initial_rebalance_delay_ms=1_000)
@@ -84,6 +85,7 @@ class History:
     def __init__(self, choices: random.Random) -> None:
         self.choices = choices
         self.shell = Shell(CONFIG)
+        self.shell.sharers = 3
         self.clients = [
             Client(None, is_old=False),
             Client(None, is_old=True),
@@ -194,7 +196,8 @@ class History:
         rows = (CommittedPartition(topic, partition, self.commits),)
         had_members = self.has_members()
         before = self.appended()
-        self.send(OffsetCommit("g", generation_id, member_id, instance_id, rows))
+        sharer = self.shell.sharer
+        self.send(OffsetCommit("g", generation_id, member_id, instance_id, rows, sharer=sharer))
         if self.appended() != before:
             self.check_commit(member_id, generation_id, had_members=had_members)
 
@@ -404,8 +407,8 @@ class History:
     def check_bookkeeping(self) -> None:
         """Check what no client sees: counts that are kept, and timers that must be set."""
         groups = self.shell.coordinator._store
-        held = sum(len(one.members) + len(one.pending_members) for one in groups.live.values())
-        assert groups.members == held
+        assert groups.members == sum(len(one.members) for one in groups.live.values())
+        check_shares(groups)
         assert groups.protocol_bytes == sum(one.protocol_bytes for one in groups.live.values())
         stored = groups.durable.groups.values()
         rows = [row for one in stored for rows in one.offsets.values() for row in rows.values()]

@@ -161,10 +161,10 @@ def _records_apply_when_they_are_appended() -> Patches:
         init(self)
         stores[self.appends] = self.durable
 
-    def apply(self: PendingAppends, group: Group, records: Any, continuation: Any) -> Any:
+    def apply(self: PendingAppends, group: Group, records: Any, *rest: Any) -> Any:
         for key, value in records:
             stores[self].put(key, value)
-        return begin(self, group, records, continuation)
+        return begin(self, group, records, *rest)
 
     return [
         patch.object(GroupStore, "__init__", remember),

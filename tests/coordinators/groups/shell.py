@@ -55,6 +55,8 @@ class Shell:
         self.answers: dict[int, GroupAnswer] = {}
         self.notes: list[str] = []
         self.uuids = 0
+        self.sharers = 0
+        """Sharers that members count towards by turns."""
         self.bugs = Bugs()
         self.recoveries = 0
         self._owed: dict[int, GroupRequest] = {}
@@ -226,8 +228,13 @@ class Shell:
             "protocol_type": "consumer",
             "protocols": RANGE,
             "uuid": f"{self.uuids:04}",
+            "sharer": self.sharer,
         }
         return JoinGroup(**(given | fields))
+
+    @property
+    def sharer(self) -> str:
+        return f"s{self.uuids % self.sharers}" if self.sharers else ""
 
     def new_member(self, **fields) -> tuple[str, int]:
         """A dynamic member that has asked for its id, and joins with it: the id, and its waiting JoinGroup."""

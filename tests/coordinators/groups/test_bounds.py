@@ -239,11 +239,11 @@ def commit_metadata(shell: Shell, partition: int, metadata: str) -> ErrorCode:
 
 def test_the_metadata_of_all_offsets_together_is_bounded():
     """Metadata that is replaced makes room for the new, and an offset without metadata is always taken."""
-    shell = Shell(GroupCoordinatorConfig(bytes_max=1_000))
+    shell = Shell(GroupCoordinatorConfig(metadata_bytes_max=1_000))
     assert commit_metadata(shell, 0, "x" * 900) is ErrorCode.NONE
     assert commit_metadata(shell, 1, "x" * 900) is ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert commit_metadata(shell, 0, "y" * 1_000) is ErrorCode.NONE
-    shell.config = GroupCoordinatorConfig(bytes_max=500)
+    shell.config = GroupCoordinatorConfig(metadata_bytes_max=500)
     shell.load()
     assert commit_metadata(shell, 1, "x") is ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert commit_metadata(shell, 1, "") is ErrorCode.NONE
@@ -256,7 +256,7 @@ def test_the_metadata_of_all_offsets_together_is_bounded():
 
 def test_what_is_being_stored_counts():
     """Commits that are not committed yet, as while followers are slow, are held like those that are."""
-    shell = Shell(GroupCoordinatorConfig(bytes_max=1_000))
+    shell = Shell(GroupCoordinatorConfig(metadata_bytes_max=1_000))
     shell.holds_appends = True
     partitions = (CommittedPartition("t", 0, 1, -1, "x" * 900),)
     first, second = (shell.send(OffsetCommit(one, -1, "", None, partitions)) for one in "ab")
