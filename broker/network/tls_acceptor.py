@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, cast
 from echoless.broker.essential_task import reported_task
 from echoless.broker.limited_log import LimitedLog
 from echoless.broker.network.client_host import client_host
+from echoless.broker.network.tls_records import stand_before_openssl
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -31,7 +32,7 @@ ACCEPTED: Final[ContextVar[socket.socket]] = ContextVar("accepted")
 """The socket whose handshake is being made in this context."""
 GOODBYE_S: Final = 2.0
 """Time that a closed connection waits for the client's own goodbye."""
-_ACCEPTED_PER_TURN: Final = 32
+_ACCEPTED_PER_TURN: Final = 8
 _PAUSE_S: Final = 1.0
 """Pause in accepting after the system has refused a connection, for want of descriptors."""
 _HANDSHAKE: Final = b"\x16"
@@ -154,23 +155,16 @@ class TlsAcceptor:
         handshake.task.add_done_callback(lambda _: self._end(handshake, accepted))
 
     async def _shake_hands(self, handshake: Handshake, accepted: socket.socket, port: int) -> None:
-        settings = self._settings
         ACCEPTED.set(accepted)  # in the context of this task
         try:
-            if settings.takes_plaintext and not await self._begins_handshake(accepted):
+            if self._settings.takes_plaintext and not await self._begins_handshake(accepted):
                 message = "%s has connected without TLS, which native_accepts_plaintext allows"
                 limited.log(logging.INFO, handshake.host, message, handshake.host)
                 await self._loop.connect_accepted_socket(
                     lambda: _Newcomer(self, handshake), accepted
                 )
                 return
-            await self._loop.connect_accepted_socket(
-                lambda: _Newcomer(self, handshake),
-                accepted,
-                ssl=settings.context(),
-                ssl_handshake_timeout=settings.handshake_timeout_s,
-                ssl_shutdown_timeout=GOODBYE_S,
-            )
+            await self._start_tls(handshake, accepted)
         except (OSError, EOFError) as error:
             host = handshake.host
             level = logging.DEBUG if isinstance(error, ConnectionResetError) else logging.WARNING
@@ -194,6 +188,32 @@ class TlsAcceptor:
             raise ConnectionResetError
         return first == _HANDSHAKE
 
+    async def _start_tls(self, handshake: Handshake, accepted: socket.socket) -> None:
+        settings, newcomer, door = self._settings, _Early(), _Early()
+        transport, _ = await self._loop.connect_accepted_socket(lambda: door, accepted)
+        starting = self._loop.create_task(
+            self._loop.start_tls(
+                transport,
+                newcomer,
+                settings.context(),
+                server_side=True,
+                ssl_handshake_timeout=settings.handshake_timeout_s,
+                ssl_shutdown_timeout=GOODBYE_S,
+            )
+        )
+        try:
+            await asyncio.sleep(0)  # by then the transport has OpenSSL's protocol
+            records = stand_before_openssl(transport, handshake.host, bytes(door.received))
+            tls_transport = await starting
+        except BaseException:
+            starting.cancel()
+            transport.abort()
+            raise
+        assert tls_transport is not None
+        records.open()
+        if not newcomer.is_lost:
+            self.admit(tls_transport, handshake, newcomer.received)
+
     def _end(self, handshake: Handshake, accepted: socket.socket | None = None) -> None:
         """Does nothing the second time."""
         if handshake in self._handshakes:
@@ -203,7 +223,9 @@ class TlsAcceptor:
                 with contextlib.suppress(OSError):
                     accepted.close()
 
-    def admit(self, transport: asyncio.Transport, handshake: Handshake) -> None:
+    def admit(
+        self, transport: asyncio.Transport, handshake: Handshake, received: bytes | bytearray = b""
+    ) -> None:
         """Gives a connection whose handshake has succeeded its protocol."""
         self._end(handshake)
         principal = self._settings.principal_of(transport)
@@ -215,10 +237,26 @@ class TlsAcceptor:
         protocol = self._make_protocol(principal)
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
+        if received:
+            _give(protocol, memoryview(received))
+
+
+class _Early(asyncio.Protocol):
+    """The protocol of a transport until it has its own: keeps what arrives before."""
+
+    def __init__(self) -> None:
+        self.received = bytearray()
+        self.is_lost = False
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+        self.is_lost = True
 
 
 class _Newcomer(asyncio.Protocol):
-    """The protocol of a connection until its handshake has succeeded."""
+    """The protocol of a connection without TLS until it has its own."""
 
     def __init__(self, acceptor: TlsAcceptor, handshake: Handshake) -> None:
         self._acceptor = acceptor
@@ -226,6 +264,19 @@ class _Newcomer(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._acceptor.admit(cast("asyncio.Transport", transport), self._handshake)
+
+
+def _give(protocol: asyncio.BaseProtocol, data: memoryview) -> None:
+    """Has the protocol process what arrived before it was the transport's."""
+    if isinstance(protocol, asyncio.BufferedProtocol):
+        while data:
+            buffer = memoryview(protocol.get_buffer(len(data)))
+            size = min(len(buffer), len(data))
+            buffer[:size] = data[:size]
+            protocol.buffer_updated(size)
+            data = data[size:]
+    else:
+        cast("asyncio.Protocol", protocol).data_received(bytes(data))
 
 
 def _reason(error: Exception) -> str:
