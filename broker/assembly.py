@@ -194,9 +194,11 @@ def _new_membership(broker: Broker) -> ClusterMembership:
             broker.tree,
             broker.registry,
             broker.logs,
+            broker.seen_tree,
             tail_is_safe=broker.logs.tail_is_safe or broker.config.log_flush is LogFlush.COMMIT,
             is_new_directory=broker.is_new_directory,
         ),
+        seen=broker.seen_tree,
         metrics=broker.metrics,
         steady_ms=broker.clock.steady_ms,
         callbacks=Callbacks(

@@ -37,6 +37,7 @@ from echoless.broker.metadata.features import Features
 from echoless.broker.metadata.old_copy import check_epochs_within
 from echoless.broker.metadata.producer_ids import ProducerIds
 from echoless.broker.metadata.registration import BrokerInfo, Endpoint
+from echoless.broker.metadata.seen_tree import SeenTree
 from echoless.broker.metadata.topic_registry import TopicRegistry
 from echoless.broker.metrics import Metrics
 from echoless.broker.network.memory_budget import MemoryBudget
@@ -58,6 +59,7 @@ from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.storage.file_system import OutOfDescriptorsError, StorageError
 from echoless.storage.log_directory import LogDirectory
 from echoless.storage.meta_properties import read_cluster_id
+from echoless.storage.producer_id_checkpoint import SeenCounts
 
 if TYPE_CHECKING:
     from echoless.broker.authentication.admin_tokens import Tokens
@@ -280,23 +282,33 @@ class Broker:
 
     async def _refuse_an_old_coordinator(self) -> None:
         """Raises `CoordinationError` before anything is written to the tree, or removed because of it."""
+        self.seen_tree = SeenTree(
+            self.tree,
+            self.config.broker_id,
+            self.logs.seen_counts(),
+            save=self._save_seen_counts,
+            is_marked=self.config.zookeeper_hosts is not None,
+        )
         self.producer_ids = ProducerIds(
             self.tree,
             self.config.broker_id,
             self.config.producer_id_block_size,
-            last_claimed_id=self.logs.last_claimed_id(),
-            remember=self._remember_claimed_id,
+            seen=self.seen_tree,
+            confirm=self._confirm_claim,
         )
-        await self.producer_ids.check()
+        await self.seen_tree.check()
         await check_epochs_within(self.registry, self.logs)
         self.registry.check_tree = self.producer_ids.check
 
-    async def _remember_claimed_id(self, last_id: int) -> None:
+    async def _save_seen_counts(self, seen: SeenCounts) -> None:
         try:
-            await in_thread(partial(self.logs.save_claimed_id, last_id))
+            await in_thread(partial(self.logs.save_seen_counts, seen))
         except StorageError as error:
             self.fail_storage(error)
             raise CoordinationError(f"cannot note claimed producer ids: {error}") from error
+
+    async def _confirm_claim(self, last_id: int) -> None:
+        await self.membership.confirm_claim(last_id)
 
     async def _agreed_cluster_id(self, own: str | None) -> str:
         return await agreed_cluster_id(self.tree, self.config, self.environment, own)

@@ -54,7 +54,11 @@ from echoless.storage.partition_metadata import write_topic_id_unsynced
 from echoless.storage.partition_names import PartitionNames
 from echoless.storage.pending_flush import PendingFlush
 from echoless.storage.pending_removal import PendingRemoval
-from echoless.storage.producer_id_checkpoint import read_last_claimed_id, write_last_claimed_id
+from echoless.storage.producer_id_checkpoint import (
+    SeenCounts,
+    read_seen_counts,
+    write_seen_counts,
+)
 from echoless.storage.scrub import Damage
 from echoless.storage.strays import Stray, find_strays, forget_restored, is_restored, set_aside
 from echoless.storage.tail_safety import TailSafety
@@ -425,16 +429,13 @@ class LogDirectory:
         """Saves the reading for the next start. Raises `StorageError`."""
         write_clock(self._fs, self.path, reading)
 
-    def last_claimed_id(self) -> int:
-        """The highest producer id that a broker on this directory has claimed; -1 without one.
+    def seen_counts(self) -> SeenCounts:
+        """How far the broker on this directory has seen the coordinator count. Raises `StorageError`."""
+        return read_seen_counts(self._fs, self.path)
 
-        Raises `StorageError`.
-        """
-        return read_last_claimed_id(self._fs, self.path)
-
-    def save_claimed_id(self, producer_id: int) -> None:
-        """Saves that ids up to this one were claimed, durably. Raises `StorageError`."""
-        write_last_claimed_id(self._fs, self.path, producer_id)
+    def save_seen_counts(self, seen: SeenCounts) -> None:
+        """Saves how far the coordinator has counted, durably. Raises `StorageError`."""
+        write_seen_counts(self._fs, self.path, seen)
 
     def close(
         self,

@@ -61,7 +61,7 @@ async def _catch_up(
     now_ms = world.now_ms() if last is None else last.steady_ms
     logs.open_logs(now_ms, config_for, is_committed=True)  # it cuts no more than a broker would
     try:
-        return await catch_up(tree, registry, logs)
+        return await catch_up(tree, registry, logs, config.broker_id)
     finally:
         logs.close(logs.high_watermarks)
 

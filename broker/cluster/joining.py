@@ -1,6 +1,7 @@
 """The registration of a cluster member, and what it gives up before it registers.
 
-1. Wait until the session of this broker's previous epoch has ended.
+1. Wait until the session of this broker's previous epoch has ended. Refuse a tree that is an old copy, and
+   raise this broker's mark in it (`broker/metadata/seen_tree.py`).
 2. With an empty disk: refuse if this broker is the last replica in sync.
 3. Withdraw from what the previous epoch led (`broker/cluster/withdrawal.py`), and from the in-sync
    replicas if the end of a log may be lost. With an empty disk, refuse again: it may have become
@@ -24,6 +25,7 @@ from echoless.broker.metadata.registration import (
     register_broker,
     update_registration,
 )
+from echoless.broker.metadata.seen_tree import SeenTree
 from echoless.broker.metadata.topic_registry import TopicRegistry
 from echoless.broker.tree.node_tree import (
     ConnectionLostError,
@@ -47,6 +49,7 @@ class Joining:
         tree: NodeTree,
         registry: TopicRegistry,
         logs: LogDirectory,
+        seen: SeenTree,
         *,
         tail_is_safe: bool,
         is_new_directory: bool,
@@ -62,6 +65,7 @@ class Joining:
         self._tree = tree
         self._registry = registry
         self._logs = logs
+        self._seen = seen
         self._tail_is_safe = tail_is_safe and not is_new_directory
         """Everything this broker ever had in its logs is still there."""
         self._is_new_directory = is_new_directory
@@ -72,12 +76,18 @@ class Joining:
         await self.register_again()
 
     async def register_again(self) -> None:
-        """Registers under the present session. Raises `BrokerIdInUseError`, `CoordinationError`."""
+        """Registers under the present session.
+
+        Raises `BrokerIdInUseError`, `OldCopyError`, `CoordinationError`.
+        """
         info = self._registration()
         wait_s = self._tree.session_timeout_s + OLD_SESSION_MARGIN_S
         await await_departure(self._tree, info.broker_id, wait_s=wait_s)
         await self._registry.load()
+        await self._seen.check()
         check_leader_epochs(self._registry.topics, self._logs)
+        await self._seen.prepare()
+        await self._seen.note(is_new=True)
         if self._is_new_directory:
             self._check_nothing_is_lost(info.broker_id)
         await withdraw(self._registry, info.broker_id, tail_is_safe=self._tail_is_safe)

@@ -23,6 +23,7 @@ from echoless.broker.cluster.leadership_log import LeadershipLog
 from echoless.broker.cluster.leaving import Leaving
 from echoless.broker.cluster.member_state import ClusterMemberState, MemberEvent, next_state
 from echoless.broker.cluster.topic_creation import TopicCreation
+from echoless.broker.cluster.tree_watch import TreeWatch
 from echoless.broker.cluster.view import ClusterView
 from echoless.broker.config.internal_topics import INTERNAL_TOPICS
 from echoless.broker.config.loading import Config
@@ -34,7 +35,9 @@ from echoless.broker.essential_task import essential_task
 from echoless.broker.limited_log import COORDINATOR, RetryLog
 from echoless.broker.metadata.features import Features
 from echoless.broker.metadata.node_data import broker_path
+from echoless.broker.metadata.old_copy import OldCopyError
 from echoless.broker.metadata.registration import BrokerIdInUseError, BrokerInfo
+from echoless.broker.metadata.seen_tree import SeenTree
 from echoless.broker.metadata.topic import Topic
 from echoless.broker.metadata.topic_registry import TopicRegistry
 from echoless.broker.metrics import Metrics
@@ -83,6 +86,7 @@ class ClusterMember:
         *,
         features: Features,
         joining: Joining,
+        seen: SeenTree,
         metrics: Metrics,
         steady_ms: Callable[[], int],
         callbacks: Callbacks,
@@ -128,6 +132,15 @@ class ClusterMember:
             metrics=metrics,
         )
         self._doubt = LeadershipDoubt(partitions.held, self._isr_changes, metrics)
+        self._tree_watch = TreeWatch(
+            config.broker_id,
+            tree,
+            seen,
+            registry,
+            view=view,
+            peers=self._peers,
+            on_old_copy=self._end_on_old_copy,
+        )
         self._topic_creation = TopicCreation(config.broker_id, view, self._peers)
         self._leaving = Leaving(
             config.broker_id, registry, partitions.held, view=view, joining=joining
@@ -221,6 +234,7 @@ class ClusterMember:
         await self._view.start(info)
         self._on_brokers()
         self._view.listen(self._on_brokers)
+        await self._tree_watch.start()
         self._unserved.start()
         self._tasks += [
             essential_task(self.controller.run(), "controller"),
@@ -261,6 +275,7 @@ class ClusterMember:
             if self._tree.old_copy:
                 self._end_on_old_copy(self._tree.old_copy)
         elif session is SessionState.CONNECTED:
+            self._tree_watch.look()
             self._note(MemberEvent.SESSION_CONNECTED)
             if self._state is not before:
                 self._rejoining = essential_task(self._rejoin(), "joining again")
@@ -277,6 +292,9 @@ class ClusterMember:
                 logger.critical("cannot join the cluster again: %s", error)
                 self._callbacks.cannot_rejoin()
                 return
+            except OldCopyError as error:
+                self._end_on_old_copy(error)
+                return
             except CoordinationError as error:
                 message = "cannot join the cluster again yet: %s"
                 limited.log(logging.WARNING, COORDINATOR, message, error)
@@ -286,9 +304,13 @@ class ClusterMember:
         self._rejoining, self._rejoin_problem = None, ""
         self._partitions.resume()
 
-    def _end_on_old_copy(self, problem: str) -> None:
-        """Ends the broker: its next start decides, by its data directory, whether this tree may be served."""
+    def _end_on_old_copy(self, problem: OldCopyError | str) -> None:
+        """Gives up all roles, for another broker may have been given them in this tree, and ends.
+
+        The next start decides, by its data directory, whether this tree may be served.
+        """
         logger.critical("stopping: %s", problem)
+        self._partitions.resign()
         self._callbacks.cannot_rejoin()
 
     def _on_doubt(self) -> None:
@@ -323,6 +345,14 @@ class ClusterMember:
             raise PeerError(f"there is no broker {broker_id} in this cluster now")
         return await self._peers.call(broker_id, address, message, timeout_s=timeout_s)
 
+    async def note_tree(self, last_id: int) -> int:
+        """Notes the newest block of producer ids unless one up to `last_id` is noted; returns the last id noted."""
+        return await self._tree_watch.note(last_id)
+
+    async def confirm_claim(self, last_id: int) -> None:
+        """Has the other brokers note a block of producer ids. Raises `OldCopyError`, `CoordinationError`."""
+        await self._tree_watch.confirm(last_id)
+
     async def leave(self) -> None:
         """Stops the controller, replication and following the registry."""
         self._note(MemberEvent.LEAVE)
@@ -331,6 +361,7 @@ class ClusterMember:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tree_watch.close()
         await self._disk_failure.close()
         await self._unserved.close()
         await self._isr_changes.close()

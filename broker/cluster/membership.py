@@ -57,5 +57,14 @@ class ClusterMembership(Fencing[Partition], Protocol):
     ) -> dict[str, Any]:
         """Sends another broker a native message and returns its answer. Raises `PeerError`."""
 
+    async def note_tree(self, last_id: int) -> int:
+        """Notes the newest block of producer ids unless one up to `last_id` is noted; returns the last id noted."""
+
+    async def confirm_claim(self, last_id: int) -> None:
+        """Returns when the other brokers have noted this block of producer ids, or cannot be reached.
+
+        Raises `OldCopyError` if one of them has seen a newer tree, `CoordinationError`.
+        """
+
     async def leave(self) -> None:
         """Stops everything that `join` started."""

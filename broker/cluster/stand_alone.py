@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from echoless.broker.metadata.producer_id_block import NO_ID
 from echoless.broker.metadata.registration import BrokerInfo, register_broker
 from echoless.broker.tree.node_tree import SessionState
 
@@ -78,6 +79,14 @@ class StandAlone:
 
         del message, timeout_s
         raise PeerError(f"there is no broker {broker_id} in this cluster")
+
+    async def note_tree(self, last_id: int) -> int:
+        """Notes nothing: every block is claimed here."""
+        del last_id
+        return NO_ID
+
+    async def confirm_claim(self, last_id: int) -> None:
+        """Does nothing: no other broker exists."""
 
     async def leave(self) -> None:
         """Does nothing: the session ends with the tree."""

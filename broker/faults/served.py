@@ -21,6 +21,7 @@ _NATIVE_NAMES: Final = {
     "replica_fetch": Names.PARTITIONS,
     "replica_snapshot": Names.PARTITIONS,
     "await_topic": Names.TOPICS,
+    "note_tree": Names.NOTHING,
     "admin_read": Names.NOTHING,
     "hello": Names.NOTHING,
     "sasl": Names.NOTHING,
@@ -29,7 +30,7 @@ _NATIVE_NAMES: Final = {
 APIS: Final = (*API_BY_NAME, *(name for name in _NATIVE_NAMES if name not in API_BY_NAME))
 
 ERROR_APIS: Final = tuple(
-    name for name in APIS if name not in {"hello", "await_topic", "admin_read"}
+    name for name in APIS if name not in {"hello", "await_topic", "note_tree", "admin_read"}
 )
 """APIs that can be answered with an `error`."""
 
@@ -41,7 +42,7 @@ ABOUT_ACLS: Final = frozenset({"describe_acls", "create_acls", "delete_acls"})
 """Requests that a broker without an authorizer refuses anyway."""
 
 BETWEEN_BROKERS: Final = frozenset(
-    {"replica_fetch", "replica_snapshot", "await_topic", "admin_read"}
+    {"replica_fetch", "replica_snapshot", "await_topic", "note_tree", "admin_read"}
 )
 """Messages that only a rule naming them, a freeze or a cut link affects."""
 

@@ -17,7 +17,8 @@ from echoless.broker.handlers.apis import declared
 from echoless.broker.handlers.permits import denied
 from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.served import Served
-from echoless.broker.metadata.producer_ids import ProducerIdBlockError, ProducerIds
+from echoless.broker.metadata.producer_id_block import ProducerIdBlockError
+from echoless.broker.metadata.producer_ids import ProducerIds
 from echoless.broker.network.denial import Denial
 from echoless.broker.network.request import Answer, Outcome, Peer, Request
 from echoless.protocol.acl import AclOperation, ResourceType

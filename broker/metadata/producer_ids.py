@@ -10,90 +10,56 @@ at once. Ids that are left when the process ends are never used. No block reache
 leased ids, which are other names of ids from these blocks (`protocol/leases.py`).
 
 Invariant: no id is handed out twice, by any broker, ever. An id is handed out only from a block whose
-claim this process saw succeed, and each block this process claims lies above all that it, or an earlier
-process on its data directory, has seen; a node that went back (deleted, restored from an old copy) stops
-the broker's ids instead of repeating them.
+claim this process saw succeed, and each block this process claims lies above all that it, an earlier
+process on its data directory, or a broker that it can reach has seen (`seen_tree.py`); a node that went back
+(deleted, restored from an old copy) stops the broker's ids instead of repeating them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple
+from typing import Final
 
-from echoless.broker.metadata.old_copy import REMEDY
-from echoless.broker.tree.node_json import decode_node_json
+from echoless.broker.metadata.old_copy import OldCopyError
+from echoless.broker.metadata.producer_id_block import (
+    PATH,
+    PRODUCER_ID_MAX,
+    ProducerIdBlock,
+    ProducerIdBlockError,
+    last_id_of,
+)
+from echoless.broker.metadata.seen_tree import SeenTree
 from echoless.broker.tree.node_tree import (
     BadVersionError,
     ConnectionLostError,
     CoordinationError,
+    Create,
+    MultiFailedError,
     Node,
     NodeExistsError,
     NodeTree,
     NoNodeError,
+    SetData,
 )
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.leases import LEASED_ID_END, LEASED_ID_MIN
 
-PATH: Final = "/latest_producer_id_block"
 BLOCK_SIZE_DEFAULT: Final = 1000
-PRODUCER_ID_MAX: Final = 2**63 - 1
 CLAIM_ATTEMPTS_MAX: Final = 100
 """Rounds in one claim; each lost race means that another broker won a block."""
-NO_BROKER: Final = -1
-"""The broker id of a block that no one claimed."""
 ANSWERS_LOST_MAX: Final = 3
 """Lost answers in one claim, before the client is asked to try again."""
 
 _log = logging.getLogger(__name__)
 
 
-class ProducerIdBlockError(CoordinationError):
-    """No block can be claimed, now or later: the ids are used up, or the node makes no sense."""
+Confirm = Callable[[int], Awaitable[None]]
 
 
-class ProducerIdBlock(NamedTuple):
-    """A range of ids, both ends inclusive (as in the node)."""
-
-    broker_id: int
-    start: int
-    end: int
-
-    def encode(self) -> bytes:
-        """The node's data."""
-        fields = {
-            "version": 1,
-            "broker": self.broker_id,
-            "block_start": str(self.start),
-            "block_end": str(self.end),
-        }
-        return json.dumps(fields, separators=(",", ":")).encode()
-
-    @classmethod
-    def decode(cls, data: bytes) -> ProducerIdBlock:
-        """Raises `ProducerIdBlockError` naming the node and its content. As Kafka, any version."""
-        try:
-            fields = decode_node_json(data)
-            start, end = _parse_id(fields["block_start"]), _parse_id(fields["block_end"])
-            block = cls(int(fields["broker"]), start, end)
-        except (ValueError, TypeError, KeyError) as error:
-            raise ProducerIdBlockError(
-                f"{PATH} holds no block of producer ids: {data!r}"
-            ) from error
-        if not block.start <= block.end <= PRODUCER_ID_MAX:
-            raise ProducerIdBlockError(
-                f"{PATH} holds an impossible block of producer ids: {data!r}"
-            )
-        return block
-
-
-Remember = Callable[[int], Awaitable[None]]
-
-
-async def _forget(_last_id: int) -> None:
-    """Does nothing: no data directory exists."""
+async def _nobody_else(_last_id: int) -> None:
+    """Does nothing: no other broker exists."""
 
 
 class ProducerIds:
@@ -105,13 +71,13 @@ class ProducerIds:
         broker_id: int,
         block_size: int = BLOCK_SIZE_DEFAULT,
         *,
-        last_claimed_id: int = -1,
-        remember: Remember = _forget,
+        seen: SeenTree | None = None,
+        confirm: Confirm = _nobody_else,
     ) -> None:
-        """`last_claimed_id` is the highest id that the data directory proves to be claimed.
+        """`seen`: what this broker has seen of the tree (None: nothing yet).
 
-        `remember` is awaited before the first id of a block is handed out: it notes the last one,
-        durably, or raises `CoordinationError`.
+        `confirm` is awaited with the last id of a block before its first id is handed out: it has the other
+        brokers note the block too, and raises `OldCopyError` if one of them has seen a newer tree.
         """
         if not 1 <= block_size <= PRODUCER_ID_MAX:
             raise ValueError(f"a block of {block_size} producer ids is not possible")
@@ -125,9 +91,8 @@ class ProducerIds:
         """One above the last id of the present block."""
         self._next_block: ProducerIdBlock | None = None
         """Claimed ahead of need; becomes the present block when that is used up."""
-        self._highest_seen = last_claimed_id
-        """The end of the last block read or claimed, by earlier processes too; never moves back."""
-        self._remember = remember
+        self._seen = SeenTree(tree, broker_id) if seen is None else seen
+        self._confirm = confirm
         self._claim: asyncio.Task[None] | None = None
         """The newest claim; at most one is under way."""
         self._failure: ProducerIdBlockError | None = None
@@ -136,10 +101,6 @@ class ProducerIds:
     async def start(self) -> None:
         """Claims the first block. Raises `CoordinationError`, in particular `ProducerIdBlockError`."""
         await self._claim_block()
-
-    async def check(self) -> None:
-        """Raises `ProducerIdBlockError` if the node is older than what was claimed already."""
-        self._block_after((await self._tree.read_many([PATH]))[0])
 
     def next_producer_id(self) -> int | None:
         """An id that was never used; None if `wait_for_producer_id` has to be awaited."""
@@ -201,7 +162,7 @@ class ProducerIds:
             try:
                 self._next_block = await self._try_claim()
                 return
-            except (BadVersionError, NodeExistsError, NoNodeError):
+            except (BadVersionError, NodeExistsError, NoNodeError, MultiFailedError):
                 continue  # a lost race: read again
             except ConnectionLostError:
                 answers_lost += 1
@@ -210,64 +171,38 @@ class ProducerIds:
             except ProducerIdBlockError as error:
                 self._failure = error
                 raise
+            except OldCopyError as error:
+                self._failure = ProducerIdBlockError(str(error))
+                raise self._failure from error
         raise CoordinationError(f"{CLAIM_ATTEMPTS_MAX} races for a block of producer ids were lost")
 
     async def _try_claim(self) -> ProducerIdBlock:
-        node = (await self._tree.read_many([PATH]))[0]
-        block = self._block_after(node)
-        if node is None:
+        reading = await self._seen.read()
+        node, block = reading.block, self._block_after(reading.block)
+        marks = self._seen.operations(reading)
+        if marks:
+            data = block.encode()
+            claim = Create(PATH, data) if node is None else SetData(PATH, data, node.version)
+            await self._tree.multi([claim, *marks])
+        elif node is None:
             await self._tree.create(PATH, block.encode())
         else:
             await self._tree.write(PATH, block.encode(), node.version)
-        self._highest_seen = block.end
-        await self._remember(block.end)
+        await self._seen.noted(reading, block.end)
+        await self._confirm(block.end)
         return block
 
     def _block_after(self, node: Node | None) -> ProducerIdBlock:
         """The block to claim next; the first one if the node is missing or holds no data."""
         last = last_id_of(node)
-        if last < self._highest_seen:
-            raise ProducerIdBlockError(
-                f"{PATH} went back: its last producer id is {last} and was {self._highest_seen}; the "
-                f"coordinator's data is an old copy, and would hand ids out again: {REMEDY} DATA_DIR"
-            )
         if last > PRODUCER_ID_MAX - self._block_size:
             raise ProducerIdBlockError(
                 f"producer ids are used up: the last block in {PATH} ends at {last}"
             )
-        self._highest_seen = last
         start = last + 1
         if start < LEASED_ID_END and start + self._block_size > LEASED_ID_MIN:
             start = LEASED_ID_END
         return ProducerIdBlock(self._broker_id, start, start + self._block_size - 1)
-
-
-def last_id_of(node: Node | None) -> int:
-    """The last id of the node's block, -1 if there is none. Raises `ProducerIdBlockError`."""
-    return ProducerIdBlock.decode(node.data).end if node is not None and node.data else -1
-
-
-async def raise_block(tree: NodeTree, last_id: int) -> bool:
-    """Makes the next block begin above `last_id`; returns whether that took a change.
-
-    Raises `CoordinationError`.
-    """
-    node = (await tree.read_many([PATH]))[0]
-    if last_id_of(node) >= last_id:
-        return False
-    data = ProducerIdBlock(NO_BROKER, last_id, last_id).encode()
-    if node is None:
-        await tree.create(PATH, data)
-    else:
-        await tree.write(PATH, data, node.version)
-    return True
-
-
-def _parse_id(text: object) -> int:
-    """`int()` alone would take numbers, spaces and underscores."""
-    if not (isinstance(text, str) and text.isascii() and text.isdecimal()):
-        raise ValueError(f"{text!r} is not a decimal string")
-    return int(text)
 
 
 def _log_failure(claim: asyncio.Task[None]) -> None:

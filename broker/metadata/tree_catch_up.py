@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from echoless.broker.metadata.node_data import NO_LEADER
 from echoless.broker.metadata.old_copy import OldCopyError, OldEpoch, old_epochs
-from echoless.broker.metadata.producer_ids import PATH, raise_block
+from echoless.broker.metadata.producer_id_block import PATH, raise_block
 from echoless.broker.metadata.topic import StateChange
+from echoless.broker.metadata.tree_mark import NO_MARK, mark_path, raise_mark
 from echoless.broker.tree.node_tree import NodeTree
 
 if TYPE_CHECKING:
@@ -18,15 +19,19 @@ if TYPE_CHECKING:
     from echoless.storage.log_directory import LogDirectory
 
 
-async def catch_up(tree: NodeTree, registry: TopicRegistry, logs: LogDirectory) -> list[str]:
+async def catch_up(
+    tree: NodeTree, registry: TopicRegistry, logs: LogDirectory, broker_id: int
+) -> list[str]:
     """Raises the tree to what `logs` proves; returns a line for each change. Raises `CoordinationError`.
 
     The broker must not be running, and the registry must have been loaded.
     """
     done = []
-    last_id = logs.last_claimed_id()
-    if await raise_block(tree, last_id):
-        done.append(f"{PATH}: the next producer id is above {last_id}")
+    seen = logs.seen_counts()
+    if await raise_block(tree, seen.last_id):
+        done.append(f"{PATH}: the next producer id is above {seen.last_id}")
+    if seen.mark != NO_MARK and await raise_mark(tree, broker_id, seen.mark):
+        done.append(f"{mark_path(broker_id)}: {seen.mark}")
     changes = [_raised(one) for one in old_epochs(registry.topics, logs)]
     await registry.change_states(changes)
     done += [

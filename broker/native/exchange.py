@@ -22,6 +22,7 @@ from echoless.broker.native import (
     hello,
     init_producer_id,
     lease_pid,
+    note_tree,
     produce,
     producer_state,
     replica_snapshot,
@@ -74,6 +75,7 @@ HANDLERS: Final[Handlers] = {
     "create_topic": (messages.CreateTopic.read, topics.handle_create_topic),
     "replica_snapshot": (replication.ReplicaSnapshot.read, replica_snapshot.handle),
     "await_topic": (replication.AwaitTopic.read, await_topic.handle),
+    "note_tree": (replication.NoteTree.read, note_tree.handle),
     "admin_read": (AdminRead.read, admin_read.handle),
 }
 """All handlers except replica_fetch's, which keeps state between messages: whose turn it is."""

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from echoless.broker.services import Services
 
 NOT_COUNTED: Final = frozenset(
-    {"hello", "sasl", "replica_fetch", "replica_snapshot", "await_topic", "admin_read"}
+    {
+        *("hello", "sasl", "replica_fetch", "replica_snapshot"),
+        *("await_topic", "note_tree", "admin_read"),
+    }
 )
 _UNKNOWN: Final = -1
 """Offsets in the answer to a fetch that was not made."""

@@ -91,6 +91,7 @@ PERMITS: Final[Mapping[str, Permit]] = {
     "create_topic": _create_topic,
     "replica_snapshot": _between_brokers,
     "await_topic": _between_brokers,
+    "note_tree": _between_brokers,
     "admin_read": _between_brokers,
     "replica_fetch": _between_brokers,
 }

@@ -22,7 +22,7 @@ from echoless.storage.leader_epochs import LeaderEpochs
 from echoless.storage.meta_properties import read_broker_id, read_cluster_id
 from echoless.storage.os_file_system import OsFileSystem
 from echoless.storage.partition_metadata import read_topic_id
-from echoless.storage.producer_id_checkpoint import read_last_claimed_id
+from echoless.storage.producer_id_checkpoint import read_seen_counts
 
 Key = tuple[str, int]
 _FILES = OsFileSystem()
@@ -61,7 +61,7 @@ def check_coordination(
     try:
         broker_id = read_broker_id(_FILES, data_dir)
         cluster_id = read_cluster_id(_FILES, data_dir)
-        last_id = read_last_claimed_id(_FILES, data_dir)
+        last_id = read_seen_counts(_FILES, data_dir).last_id
     except StorageError:
         return  # reported with the file itself
     if tree.cluster_id != cluster_id:

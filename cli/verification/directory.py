@@ -20,7 +20,7 @@ from echoless.storage.clock_checkpoint import read_clock
 from echoless.storage.file_system import FileSystem, StorageError
 from echoless.storage.meta_properties import read_broker_id, read_cluster_id
 from echoless.storage.os_file_system import OsFileSystem
-from echoless.storage.producer_id_checkpoint import read_last_claimed_id
+from echoless.storage.producer_id_checkpoint import read_seen_counts
 from echoless.storage.properties_file import decode_uuid, read_properties
 from echoless.storage.strays import find_strays
 
@@ -91,7 +91,7 @@ def _check_small_files(data_dir: str, findings: Findings) -> None:
     readers = {
         paths.META_PROPERTIES: _read_meta,
         paths.CLOCK_CHECKPOINT: read_clock,
-        paths.PRODUCER_ID_CHECKPOINT: read_last_claimed_id,
+        paths.PRODUCER_ID_CHECKPOINT: read_seen_counts,
     }
     for name, read in readers.items():
         path = paths.join(data_dir, name)

@@ -20,7 +20,7 @@ from echoless.broker.metadata.node_data import (
     TOPICS,
     decode_cluster_id,
 )
-from echoless.broker.metadata.producer_ids import PATH, last_id_of
+from echoless.broker.metadata.producer_id_block import PATH, last_id_of
 from echoless.broker.metadata.topic import Topic
 from echoless.broker.metadata.topic_nodes import read_topics
 from echoless.broker.tree.embedded import EmbeddedNodeTree

@@ -1,4 +1,4 @@
-"""The messages between brokers: replica_fetch, replica_snapshot, await_topic.
+"""The messages between brokers: replica_fetch, replica_snapshot, await_topic, note_tree.
 
 Each message is read on the side that answers it (`read`, from `Fields`, as in `messages.py`) and
 built on the side that asks (`to_message`); each answer the other way round. Both sides are our
@@ -292,6 +292,26 @@ class AwaitTopic:
 def read_await_topic_answer(answer: Mapping[str, Any]) -> None:
     """Raises `KafkaError` (REQUEST_TIMED_OUT: the broker does not know it yet), `DecodeError`."""
     _succeeded(answer)
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class NoteTree:
+    """Asks another broker to read the newest block of producer ids from the coordinator, and to note it."""
+
+    last_id: int
+    """The last id of the block that the asking broker has claimed; it proves nothing."""
+
+    @classmethod
+    def read(cls, fields: Fields) -> NoteTree:
+        return cls(last_id=fields.integer("last_id", least=-1, most=2**63 - 1))
+
+    def to_message(self) -> dict[str, Any]:
+        return {"type": "note_tree", "last_id": self.last_id}
+
+
+def read_note_tree_answer(answer: Mapping[str, Any]) -> int:
+    """The last id of the newest block that the other broker has noted. Raises `KafkaError`, `DecodeError`."""
+    return _succeeded(answer).integer("last_id", -1, 2**63 - 1)
 
 
 def read_error(answer: Mapping[str, Any]) -> KafkaError | None:

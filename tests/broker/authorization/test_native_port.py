@@ -109,6 +109,7 @@ async def test_topics(native: NativeConnection, running: Running, acls: AclEdito
             {**PLACE, "broker_id": 2, "topic_id": uuid.UUID(int=7).bytes, "leader_epoch": 0},
         ),
         ("await_topic", {"topic": "t", "topic_id": uuid.UUID(int=7).bytes, "timeout_ms": 0}),
+        ("note_tree", {"last_id": 7}),
         ("admin_read", {"name": "overview", "principal": "User:admin", "address": "h:1"}),
     ],
 )

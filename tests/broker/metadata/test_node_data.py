@@ -48,8 +48,9 @@ from echoless.broker.metadata.node_data import (
     topic_config_path,
     topic_path,
 )
-from echoless.broker.metadata.producer_ids import PATH, ProducerIdBlock
+from echoless.broker.metadata.producer_id_block import PATH, ProducerIdBlock
 from echoless.broker.metadata.registration import BrokerInfo, Endpoint, decode_broker, encode_broker
+from echoless.broker.metadata.tree_mark import encode_mark, mark_path
 from echoless.broker.tree.node_tree import Node
 from echoless.protocol.acl import (
     AclOperation,
@@ -94,6 +95,7 @@ EXAMPLES: dict[str, bytes] = {
     CONTROLLER: encode_controller(1, 1_700_000_000_000),
     CONTROLLER_EPOCH: encode_controller_epoch(4),
     PATH: ProducerIdBlock(35, 4000, 4999).encode(),
+    mark_path(1): encode_mark(7),
     acl_path(Pattern(ResourceType.TOPIC, PatternType.LITERAL, "orders")): encode_entries(
         frozenset(
             {

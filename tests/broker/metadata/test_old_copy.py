@@ -16,8 +16,9 @@ from echoless.broker.metadata.node_data import (
     partition_state_path,
 )
 from echoless.broker.metadata.old_copy import OldCopyError
-from echoless.broker.metadata.producer_ids import PATH, ProducerIdBlockError
+from echoless.broker.metadata.producer_id_block import PATH
 from echoless.broker.metadata.topic import NewTopic
+from echoless.broker.metadata.tree_mark import mark_path
 from echoless.broker.tree.node_tree import CoordinationError
 from echoless.broker.tree.nodes import Change
 from tests.broker.test_restart import CLUSTER, STAND_ALONE, Host
@@ -57,7 +58,7 @@ async def test_ids_are_not_handed_out_again(coordinator: str) -> None:
     handed_out = await ids_of(host, 35)
     await stopped(host)
     newest, host.server = host.server, backup
-    with pytest.raises(ProducerIdBlockError, match=r"old copy.*catch-up"):
+    with pytest.raises(OldCopyError, match=r"old copy.*catch-up"):
         await host.start()
     assert backup.nodes.read(PATH) == copy_of(backup).nodes.read(PATH)
     host.disk = host.disk.after_power_loss()
@@ -81,7 +82,7 @@ async def test_an_old_leader_epoch_is_refused_before_anything_is_written(coordin
         await host.start()
         await host.produce(sequence)
         await stopped(host)
-    backup.nodes.publish([change_of_block(host.server)])  # as if no ids had been claimed
+    backup.nodes.publish(changes_of_counts(host.server))  # as if no ids had been claimed
     host.server = backup
     before = backup.nodes.read(partition_state_path("orders", 0))
     with pytest.raises(OldCopyError, match=r"orders-0 \(the log has \d+, it has \d\)"):
@@ -89,9 +90,10 @@ async def test_an_old_leader_epoch_is_refused_before_anything_is_written(coordin
     assert backup.nodes.read(partition_state_path("orders", 0)) == before
 
 
-def change_of_block(server: MemoryTree) -> Change:
-    """The newest block of producer ids."""
-    return Change(PATH, server.nodes.read(PATH))
+def changes_of_counts(server: MemoryTree) -> list[Change]:
+    """The newest block of producer ids, and the broker's mark if it has one."""
+    found = {path: server.nodes.get(path) for path in (PATH, mark_path(1))}
+    return [Change(path, node) for path, node in found.items() if node is not None]
 
 
 @COORDINATORS
@@ -113,7 +115,8 @@ async def test_catching_up_makes_the_copy_as_new_as_the_directory(coordinator: s
         await host.start()
     host.disk = host.disk.after_power_loss()
     lines = await catch_up_of(host)
-    assert [line.split(":")[0] for line in lines] == [PATH, "orders-0"]
+    mark = [] if coordinator == STAND_ALONE else [mark_path(1)]
+    assert [line.split(":")[0] for line in lines] == [PATH, *mark, "orders-0"]
     assert await catch_up_of(host) == []
     await host.start()
     assert [await host.produce(sequence) for sequence in range(4)] == offsets

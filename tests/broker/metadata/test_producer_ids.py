@@ -10,14 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from echoless.broker.metadata.producer_ids import (
-    CLAIM_ATTEMPTS_MAX,
+from echoless.broker.metadata.producer_id_block import (
     PATH,
     PRODUCER_ID_MAX,
     ProducerIdBlock,
     ProducerIdBlockError,
-    ProducerIds,
 )
+from echoless.broker.metadata.producer_ids import CLAIM_ATTEMPTS_MAX, ProducerIds
 from echoless.broker.tree.node_tree import ConnectionLostError, NodeTree
 from echoless.protocol.errors import ErrorCode, KafkaError
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree

@@ -12,7 +12,8 @@ from typing import Final
 import pytest
 
 from echoless.broker.config.loading import Config
-from echoless.broker.metadata.producer_ids import PATH, ProducerIdBlock, ProducerIds
+from echoless.broker.metadata.producer_id_block import PATH, ProducerIdBlock
+from echoless.broker.metadata.producer_ids import ProducerIds
 from echoless.broker.tree.zookeeper import ZooKeeperNodeTree
 from echoless.protocol.errors import ErrorCode, KafkaError
 from tests.support.raw_client import RawConnection

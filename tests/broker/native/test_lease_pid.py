@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from echoless.broker.metadata.producer_ids import PATH, ProducerIdBlock, ProducerIds
+from echoless.broker.metadata.producer_id_block import PATH, ProducerIdBlock
+from echoless.broker.metadata.producer_ids import ProducerIds
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.leases import LEASE_MARGIN_MS, LEASED_ID_END, LEASED_ID_MIN, is_leased
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree

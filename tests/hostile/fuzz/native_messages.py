@@ -111,6 +111,7 @@ _MESSAGES: dict[str, _Fields] = {
         "topic_id": v.topic_id().bytes,
         "timeout_ms": 1,
     },
+    "note_tree": lambda v: {"last_id": v.integer("last_id", 64)},
     "admin_read": lambda v: {
         "name": v.rng.choice(("overview", "producers", "events", v.text("name"))),
         "query": {v.text("query"): v.text("value")},

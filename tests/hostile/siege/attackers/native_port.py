@@ -11,7 +11,7 @@ from tests.hostile.siege.attacker import Line, OnOneLine, claim
 
 _TYPES = (
     *("hello", "init_producer_id", "lease_pid", "produce", "fetch", "producer_state"),
-    *("metadata", "replica_snapshot", "await_topic", "replica_fetch"),
+    *("metadata", "replica_snapshot", "await_topic", "note_tree", "replica_fetch"),
 )
 _VALUES: tuple[Any, ...] = (
     *(None, True, -1, 0, 2**31, 2**63 - 1, -(2**63), 2**64 - 1, 0.5, "", "good", "x" * 70_000),
