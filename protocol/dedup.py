@@ -140,6 +140,12 @@ class Reject(NamedTuple):
     reason: str
 
 
+class OtherRecords(Reject):
+    """Do not write it: its sequences are stored, with other records."""
+
+    __slots__ = ()
+
+
 Decision = Append | Duplicate | Reject
 APPEND: Final = Append()
 _new: Final = tuple.__new__

@@ -35,7 +35,7 @@ from echoless.broker.decisions.stream import EVERYTHING, DecisionStream, Selecti
 from echoless.broker.limited_log import LimitedLog
 from echoless.broker.metrics import Metrics
 from echoless.broker.network.request import Request
-from echoless.protocol.dedup import Duplicate, Reject
+from echoless.protocol.dedup import Duplicate, OtherRecords, Reject
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.record_batch import BatchHeader
 from echoless.storage.appended import Appended
@@ -232,7 +232,12 @@ class Decisions:
         rejected = outcome._replace(
             outcome=REJECT, error_code=reject.code, reason=reject.reason, window=window
         )
-        if reject.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+        if isinstance(reject, OtherRecords):
+            self._metrics.divergent_duplicates_total += 1
+        if (
+            isinstance(reject, OtherRecords)
+            or reject.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        ):
             _warn(rejected)
         return rejected
 

@@ -11,6 +11,7 @@ from echoless.broker.decisions.decisions import window_of
 from echoless.broker.metadata.node_data import NO_LEADER
 from echoless.broker.partitions.partition import Partition
 from echoless.broker.records.in_flight import InFlightProduce
+from echoless.broker.records.repeat_comparison import RepeatComparison
 from echoless.protocol.dedup import Duplicate, Reject
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.produce import PartitionProduced, RecordError
@@ -58,7 +59,7 @@ class StoredBatch(NamedTuple):
 
 def append_batch(
     flight: InFlightProduce, partition: Partition, records: Buffer, header: BatchHeader
-) -> PartitionProduced | StoredBatch:
+) -> PartitionProduced | StoredBatch | RepeatComparison:
     """Decides on a batch that passed all checks, and stores it if it is new. Raises `KafkaError`, `StorageError`."""
     parts, producer_id = flight.parts, header.producer_id
     decisions = parts.decisions
@@ -72,39 +73,71 @@ def append_batch(
             is_new_id = partition.log.producers.get(producer_id) is None
     result = refusal or partition.append(records, header, flight.steady_ms, now_ms)
     if type(result) is Duplicate and result.divergent:
-        result = _compared(partition, header, result)
+        comparison = _comparison(flight, partition, records, header, result)
+        if comparison is not None:
+            outcome: PartitionProduced | StoredBatch | RepeatComparison = (
+                comparison.outcome_at_once()
+            )
+            return outcome
     if producer_id >= 0:
         decisions.record(flight.request, partition, header, result, now_ms, window_before=before)
     if type(result) is Appended:
         parts.metrics.appended(header)
         if is_new_id:
             parts.quotas.count_new_id(flight.request.peer, flight.request.client_id)
-        made: type[PartitionProduced] = PartitionProduced
         base_offset, last_offset, _, append_time = result
-    elif isinstance(result, Duplicate):
-        original = result.original
-        made, append_time = RepeatProduced, original.timestamp
-        base_offset, last_offset = original.base_offset, original.last_offset
-    else:
-        assert isinstance(result, Reject)
+        start = partition.log.log_start_offset
+        row = (partition.index, ErrorCode.NONE, base_offset, append_time, start, None, (), None, "")
+        fields = (partition, _new(PartitionProduced, row), last_offset + 1, partition.leader_epoch)
+        return _new(StoredBatch, fields)
+    assert not isinstance(result, Appended)
+    return _not_appended(partition, header, result)
+
+
+def _not_appended(
+    partition: Partition, header: BatchHeader, result: Duplicate | Reject
+) -> PartitionProduced | StoredBatch:
+    """The outcome of a batch that is stored already, or must not be."""
+    if isinstance(result, Reject):
         return _refused(partition, header, result)
-    start = partition.log.log_start_offset
-    row = (partition.index, ErrorCode.NONE, base_offset, append_time, start, None, (), None, "")
-    fields = (partition, _new(made, row), last_offset + 1, partition.leader_epoch)
-    return _new(StoredBatch, fields)
+    original, start = result.original, partition.log.log_start_offset
+    row = (partition.index, ErrorCode.NONE, original.base_offset, original.timestamp, start)
+    produced = RepeatProduced(*row, None, (), None, "")
+    return StoredBatch(partition, produced, original.last_offset + 1, partition.leader_epoch)
 
 
-def _compared(partition: Partition, header: BatchHeader, repeat: Duplicate) -> Duplicate:
-    """The same, not divergent, if the batch is stored in another codec: `compression.type` has changed since.
+def _comparison(
+    flight: InFlightProduce,
+    partition: Partition,
+    records: Buffer,
+    header: BatchHeader,
+    repeat: Duplicate,
+) -> RepeatComparison | None:
+    """A comparison with the stored batch; None if that is not there any more, or not whole.
 
     Raises `StorageError`.
     """
     log, base_offset = partition.log, repeat.original.base_offset
     if base_offset < log.log_start_offset:
-        return repeat
-    stored = read_header(log.read(base_offset, 1, log.log_end_offset))
-    is_stored_whole = stored.base_offset == base_offset and stored.record_count
-    return repeat._replace(divergent=not is_stored_whole or stored.codec_id == header.codec_id)
+        return None
+    found = log.read(base_offset, 1, log.log_end_offset)
+    stored = read_header(found)
+    if stored.base_offset != base_offset or not stored.record_count:
+        return None
+    # Stored in another codec: `compression.type` has changed since, and the bytes differ for that.
+    same = repeat._replace(divergent=stored.codec_id == header.codec_id)
+    leader_epoch = partition.leader_epoch
+
+    def finish(result: Duplicate | Reject) -> PartitionProduced | StoredBatch:
+        if header.producer_id >= 0:
+            decisions = flight.parts.decisions
+            decisions.record(flight.request, partition, header, result, flight.now_ms)
+        outcome = _not_appended(partition, header, result)
+        if type(outcome) is StoredBatch:  # it counts only while this broker leads as it did
+            return outcome._replace(leader_epoch=leader_epoch)
+        return outcome
+
+    return RepeatComparison(flight, records, header, same, stored=found, finish=finish)
 
 
 def _refused(

@@ -101,3 +101,13 @@ class InFlightProduce:
         """Takes the present time, after a wait."""
         clock = self.parts.clock
         self.now_ms, self.steady_ms = clock.wall_ms(), clock.steady_ms()
+
+
+class Unsettled:
+    """One batch whose outcome comes later. The request keeps its place in the order of its connection until then."""
+
+    __slots__ = ()
+
+    async def append(self) -> Any:
+        """Waits; returns the outcome (`PartitionProduced`, `StoredBatch`), or what has to be waited for next."""
+        raise NotImplementedError

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from echoless.broker.partitions.produce_rules import ProduceRules
 from echoless.broker.records.append import StoredBatch, append_batch, failed_produce
-from echoless.broker.records.in_flight import ACKS_ALL, InFlightProduce, TopicKey
+from echoless.broker.records.in_flight import ACKS_ALL, InFlightProduce, TopicKey, Unsettled
 from echoless.protocol.compression import recompressed
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.produce import PartitionProduced
@@ -19,7 +19,7 @@ from echoless.protocol.record_check import Opening, check_all
 from echoless.storage.file_system import StorageError
 
 
-class Pending:
+class Pending(Unsettled):
     """One batch, and what it waits for."""
 
     __slots__ = ("_flight", "_header", "_index", "_records", "_topic")
@@ -38,7 +38,7 @@ class Pending:
         self._records = records
         self._header = header
 
-    async def append(self) -> PartitionProduced | StoredBatch:
+    async def append(self) -> PartitionProduced | StoredBatch | Unsettled:
         """Waits, then appends the batch, or returns the error of its partition."""
         flight, find = self._flight, self._flight.parts.find
         partition = None

@@ -16,8 +16,9 @@ from echoless.broker.records.in_flight import (
     ACKS_NONE,
     InFlightProduce,
     TopicKey,
+    Unsettled,
 )
-from echoless.broker.records.pending import DeferredValidation, Pending, as_stored
+from echoless.broker.records.pending import DeferredValidation, as_stored
 from echoless.protocol.batch_validation import check_batch, check_container
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.known.batch import sound_header
@@ -41,7 +42,7 @@ RECOMPRESSED_AT_ONCE_BYTES: Final = 16 * 1024
 
 def produce_batch(
     flight: InFlightProduce, topic: TopicKey, index: int, records: Buffer | None
-) -> PartitionProduced | StoredBatch | Pending:
+) -> PartitionProduced | StoredBatch | Unsettled:
     """Does everything up to the append for one partition, and the append unless it has to wait."""
     partition: Partition | None = None
     try:

@@ -1,7 +1,7 @@
 """A produce request as a whole: its partitions, its place in the order of the connection, its answer.
 
 Every batch that can be is appended at once, and the answer waits only if the acknowledgement has to. A batch that is
-`Pending`, and a request for many partitions, take longer: the connection's next produce requests wait until the
+`Unsettled`, and a request for many partitions, take longer: the connection's next produce requests wait until the
 request has appended everything (lane `appends` of `broker/network/order.py`). A wait for an acknowledgement keeps
 no one.
 
@@ -25,14 +25,19 @@ from echoless.broker.records.acknowledgement import (
     is_unacknowledged,
 )
 from echoless.broker.records.append import StoredBatch, unless_deposed
-from echoless.broker.records.in_flight import ACKS_NONE, BatchesByTopic, InFlightProduce, TopicKey
-from echoless.broker.records.pending import Pending
+from echoless.broker.records.in_flight import (
+    ACKS_NONE,
+    BatchesByTopic,
+    InFlightProduce,
+    TopicKey,
+    Unsettled,
+)
 from echoless.broker.records.produce import is_transactional, produce_batch
 from echoless.broker.records.refused_rows import TRANSACTIONS_REFUSED, RefusedRows, refused_rows
 from echoless.protocol.produce import PartitionProduced, TopicProduced
 from echoless.protocol.record_batch import Buffer
 
-_RowOutcome = PartitionProduced | StoredBatch | Pending
+_RowOutcome = PartitionProduced | StoredBatch | Unsettled
 _Rows = list[tuple[TopicKey, list[_RowOutcome]]]
 """The outcome for each partition, by topic."""
 _Append = Callable[[], Coroutine[Any, Any, _Rows]]
@@ -137,8 +142,10 @@ async def _append_pending(rows: _Rows) -> _Rows:
     """Puts the outcome of each batch that has to wait in its place."""
     for _, outcomes in rows:
         for place, one in enumerate(outcomes):
-            if isinstance(one, Pending):
-                outcomes[place] = await one.append()
+            outcome = one
+            while isinstance(outcome, Unsettled):
+                outcome = await outcome.append()
+            outcomes[place] = outcome
     return rows
 
 
@@ -217,7 +224,7 @@ def _answer(flight: InFlightProduce, rows: _Rows) -> Any:
                 # Below the high watermark it may be acknowledged whatever the acks are.
                 if one.next_offset > one.partition.high_watermark and is_unacknowledged(acks, one):
                     waits.append(one)
-            elif isinstance(one, Pending):
+            elif isinstance(one, Unsettled):
                 return _append_first(flight, partial(_append_pending, rows))
             else:
                 partitions.append(one)

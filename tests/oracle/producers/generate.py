@@ -43,7 +43,7 @@ def facts_of(records: bytes | None) -> Facts | None:
         return None
     header = _HEADER.unpack_from(records)
     _, _, _, _, _, _, delta, _, timestamp, producer_id, epoch, sequence, _ = header
-    return Facts(producer_id, epoch, sequence, delta + 1, timestamp)
+    return Facts(producer_id, epoch, sequence, delta + 1, timestamp, records[_HEADER.size :])
 
 
 @dataclass(slots=True)

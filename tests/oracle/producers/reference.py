@@ -37,6 +37,8 @@ class Rules:
     """A clean start without snapshot files reads the log, and does not forget every producer."""
     expires_by_arrival: bool = False
     """A producer with old records is not forgotten at a restart."""
+    refuses_other_records: bool = False
+    """A repeat of a batch in the window has its records too."""
     refuses_more: bool = False
     """Some requests get their own codes before the decision (`differences.REFUSALS`)."""
 
@@ -54,6 +56,7 @@ def echoless_rules(*, window: int = 5, accepts_unknown: bool = False) -> Rules:
         keeps_window=True,
         rebuilds_state=True,
         expires_by_arrival=True,
+        refuses_other_records=True,
         refuses_more=True,
     )
 
@@ -67,6 +70,8 @@ class Facts(NamedTuple):
     record_count: int
     timestamp: int
     """The largest timestamp of its records, in ms."""
+    records: bytes = b""
+    """The bytes behind the header."""
 
     @property
     def last_sequence(self) -> int:
@@ -124,6 +129,8 @@ class Partition:
     entries: dict[int, Entry] = field(default_factory=dict)
     stored: list[tuple[int, bytes]] = field(default_factory=list)
     """Base offset and the client's bytes of every appended batch."""
+    records: dict[int, bytes] = field(default_factory=dict)
+    """The records of every appended batch, by its base offset."""
 
     def decide(self, batch: Facts) -> Verdict:
         """Judges one valid batch; changes nothing."""
@@ -134,6 +141,8 @@ class Partition:
         if entry is not None and batch.producer_epoch == entry.epoch:
             for remembered in entry.window:
                 if remembered[:2] == (batch.base_sequence, batch.last_sequence):
+                    if self.rules.refuses_other_records and not self._holds(remembered, batch):
+                        return Verdict(UNKNOWN_PRODUCER)
                     return Verdict(NONE, remembered)
         if batch.producer_epoch < known_epoch:
             return Verdict(OLD_EPOCH)
@@ -142,6 +151,10 @@ class Partition:
         if batch.producer_epoch > known_epoch:
             return APPEND if batch.base_sequence == 0 else Verdict(OUT_OF_ORDER)
         return APPEND if known_epoch == -1 else self._decide_sequence(entry, batch)
+
+    def _holds(self, remembered: Remembered, batch: Facts) -> bool:
+        """Whether the stored batch has the same records."""
+        return self.records[remembered.base_offset] == batch.records
 
     def _decide_unknown(self, batch: Facts) -> Verdict:
         if batch.base_sequence == 0:
@@ -161,6 +174,7 @@ class Partition:
         """Takes the batch in at the end; `timestamp` is what a repeat will be answered with."""
         base_offset = self.log_end_offset
         self.stored.append((base_offset, records))
+        self.records[base_offset] = batch.records
         self.log_end_offset += batch.record_count
         if batch.producer_id < 0:
             return
