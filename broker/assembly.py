@@ -199,6 +199,7 @@ def _new_membership(broker: Broker) -> ClusterMembership:
             is_new_directory=broker.is_new_directory,
         ),
         seen=broker.seen_tree,
+        is_new_directory=broker.is_new_directory,
         metrics=broker.metrics,
         steady_ms=broker.clock.steady_ms,
         callbacks=Callbacks(
@@ -230,6 +231,7 @@ def _new_groups(broker: Broker) -> GroupService:
         ),
         topics=ClusterTopics(broker.registry.topics),
         new_uuid=broker.environment.new_uuid,
+        expiry_ms=broker.clock.deletion_ms,
     )
 
 

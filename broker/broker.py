@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from echoless.broker.clock import Clock
+from echoless.broker.clock import NOT_COMPARED, Clock
 from echoless.broker.cluster.agreed_cluster_id import agreed_cluster_id
 from echoless.broker.cluster.membership import ClusterMembership
 from echoless.broker.config.feature_levels import SUPPORTED
@@ -174,9 +174,7 @@ class Broker:
         )
         await self.registry.load()
         await self._follow_features()
-        self.clock = Clock(
-            self.environment.now_ms, self.environment.monotonic_ms, self.logs.last_clock()
-        )
+        self.clock = self._new_clock()
         await self._open_logs()
         await self._refuse_an_old_coordinator()
         self.replicas = PartitionRegistry(
@@ -215,6 +213,7 @@ class Broker:
             self.metrics,
             run_all=self.environment.run_all,
             on_failure=self.fail_storage,
+            doubt_of=self.membership.clock_doubt,
         )
         self._tasks = [
             essential_task(self._flusher.run(), "flusher"),
@@ -246,6 +245,14 @@ class Broker:
         is_shared = self.config.zookeeper_hosts is not None
         self.features = Features(self.tree, self.registry.topics, is_shared=is_shared)
         await self.features.start()
+
+    def _new_clock(self) -> Clock:
+        """Resumes the directory's clock; that of a cluster's member is compared with the others' before it deletes."""
+        world = self.environment
+        clock = Clock(world.now_ms, world.monotonic_ms, self.logs.last_clock())
+        if self.config.zookeeper_hosts is not None:
+            clock.set_doubt(NOT_COMPARED)
+        return clock
 
     async def _open_logs(self) -> None:
         """Opens the logs one at a time, and says on the admin port how many are open."""

@@ -6,8 +6,10 @@ machine. Two things must not follow such a step, because they discard state:
 * Idle producers expire by `steady_ms`, the clock of the data directory. It advances with the system's
   monotonic clock, resumes at the next start where the last process left it, and stands still while no
   broker runs or the machine sleeps: time in which no producer could have sent its retry.
-* Old segments are deleted by `trusted_wall_ms`. It follows small corrections and backward steps at
-  once; a step forward counts only after the clock has run on from there for `CONFIRMATION_MS`.
+* What is old by the time of day is deleted by `deletion_ms`: records, committed offsets, tombstones. It is
+  `trusted_wall_ms`, which follows small corrections and backward steps at once; a step forward counts only after
+  the clock has run on from there for `CONFIRMATION_MS`. While the clock is in `doubt`, beside those of other
+  brokers (`cluster/peer_clocks.py`), nothing is old.
 
 Record timestamps, LogAppendTime, log lines and answers show the wall clock as it is.
 
@@ -33,6 +35,8 @@ CONFIRMATION_MS: Final = 3_600_000
 """The time a step forward has to last before segments are deleted by it."""
 STOP_MS_MAX: Final = 3_600_000
 """A stop of up to this length, by the wall clock, is taken at face value."""
+NOT_COMPARED: Final = "this broker's clock has not been compared with the other brokers' yet"
+"""The doubt of a clock that nothing vouches for."""
 LONG_STOP_MS: Final = 24 * 3_600_000
 """A stop longer than this, by the wall clock, is worth a warning."""
 
@@ -50,6 +54,8 @@ class Clock:
         now_ms = wall_ms()
         self.steps_total = 0
         """Steps of the wall clock since the start."""
+        self.doubt: str | None = None
+        """The reason for which nothing may be deleted by the time of day."""
         self.wall_ms = wall_ms
         """The wall-clock time as it is."""
         self._monotonic_ms = monotonic_ms
@@ -70,6 +76,21 @@ class Clock:
     def trusted_wall_ms(self) -> int:
         """The wall-clock time, without a forward step that has not been confirmed yet."""
         return self.steady_ms() + self._trusted_ahead_ms
+
+    def deletion_ms(self) -> int:
+        """The time by which old things are deleted; 0, at which nothing is old, while the clock is in doubt."""
+        return 0 if self.doubt is not None else self.trusted_wall_ms()
+
+    def set_doubt(self, doubt: str | None) -> None:
+        """Stops or resumes deletion by time, and logs it when that changes."""
+        if doubt is not None and self.doubt in {None, NOT_COMPARED}:
+            level = logging.INFO if doubt == NOT_COMPARED else logging.ERROR
+            logger.log(
+                level, "%s: nothing is deleted by time here (records, offsets, tombstones)", doubt
+            )
+        elif doubt is None and self.doubt is not None:
+            logger.info("clocks agree: what is old is deleted again")
+        self.doubt = doubt
 
     def to_wall_ms(self, steady_ms: int) -> int:
         """The wall-clock time of a steady-clock moment, had no broker stopped since."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from importlib import import_module
 from typing import Final
@@ -47,13 +47,16 @@ class Housekeeping:
         *,
         run_all: RunAll,
         on_failure: Callable[[StorageError], None],
+        doubt_of: Callable[[Clock], Awaitable[str | None]],
     ) -> None:
+        """`doubt_of` compares the clock with other brokers', and says why nothing may be deleted by it."""
         self._logs = logs
         self._partitions = partitions
         self._clock = clock
         self._metrics = metrics
         self._run_all = run_all
         self._on_failure = on_failure
+        self._doubt_of = doubt_of
         self._clock_saved_ms = 0
 
     async def run(self) -> None:
@@ -75,15 +78,14 @@ class Housekeeping:
     async def round(self) -> None:
         """Does everything once. Raises `StorageError`."""
         self._clock.observe()
+        self._clock.set_doubt(await self._doubt_of(self._clock))
         self._metrics.wall_clock_steps_total = self._clock.steps_total
         self._partitions.open_missing()
         held = self._partitions.held
         for key, partition in list(held.items()):
             if held.get(key) is not partition:
                 continue  # deleted meanwhile, with its files
-            partition.log.retire_old_segments(
-                self._clock.trusted_wall_ms(), partition.high_watermark
-            )
+            partition.log.retire_old_segments(self._clock.deletion_ms(), partition.high_watermark)
             if partition.log.awaits_flush:  # no append may follow: what expires has to be flushed
                 partition.mark_dirty()
             # A slice at a time, with requests in between.

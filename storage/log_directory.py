@@ -430,7 +430,7 @@ class LogDirectory:
         write_clock(self._fs, self.path, reading)
 
     def seen_counts(self) -> SeenCounts:
-        """How far the broker on this directory has seen the coordinator count. Raises `StorageError`."""
+        """Reads how far the broker on this directory has seen the coordinator count. Raises `StorageError`."""
         return read_seen_counts(self._fs, self.path)
 
     def save_seen_counts(self, seen: SeenCounts) -> None:

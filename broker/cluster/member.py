@@ -16,12 +16,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from echoless.broker.clock import Clock
 from echoless.broker.cluster.disk_failure import DiskFailure
 from echoless.broker.cluster.joining import Joining
 from echoless.broker.cluster.leadership_doubt import LeadershipDoubt
 from echoless.broker.cluster.leadership_log import LeadershipLog
 from echoless.broker.cluster.leaving import Leaving
 from echoless.broker.cluster.member_state import ClusterMemberState, MemberEvent, next_state
+from echoless.broker.cluster.peer_clocks import PeerClocks
 from echoless.broker.cluster.topic_creation import TopicCreation
 from echoless.broker.cluster.tree_watch import TreeWatch
 from echoless.broker.cluster.view import ClusterView
@@ -87,6 +89,7 @@ class ClusterMember:
         features: Features,
         joining: Joining,
         seen: SeenTree,
+        is_new_directory: bool,
         metrics: Metrics,
         steady_ms: Callable[[], int],
         callbacks: Callbacks,
@@ -140,6 +143,9 @@ class ClusterMember:
             view=view,
             peers=self._peers,
             on_old_copy=self._end_on_old_copy,
+        )
+        self._peer_clocks = PeerClocks(
+            config.broker_id, view, self._peers, is_new_directory=is_new_directory
         )
         self._topic_creation = TopicCreation(config.broker_id, view, self._peers)
         self._leaving = Leaving(
@@ -344,6 +350,10 @@ class ClusterMember:
         if address is None:
             raise PeerError(f"there is no broker {broker_id} in this cluster now")
         return await self._peers.call(broker_id, address, message, timeout_s=timeout_s)
+
+    async def clock_doubt(self, clock: Clock) -> str | None:
+        """Compares the clock with the other brokers'; says why nothing may be deleted by time, None if it may."""
+        return await self._peer_clocks.doubt(clock)
 
     async def note_tree(self, last_id: int) -> int:
         """Notes the newest block of producer ids unless one up to `last_id` is noted; returns the last id noted."""

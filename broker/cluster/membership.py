@@ -14,6 +14,7 @@ from echoless.broker.partitions.fencing import Fencing
 from echoless.broker.partitions.partition import Partition
 
 if TYPE_CHECKING:
+    from echoless.broker.clock import Clock
     from echoless.broker.metadata.topic import Topic
 
 
@@ -56,6 +57,9 @@ class ClusterMembership(Fencing[Partition], Protocol):
         self, broker_id: int, message: Mapping[str, Any], *, timeout_s: float
     ) -> dict[str, Any]:
         """Sends another broker a native message and returns its answer. Raises `PeerError`."""
+
+    async def clock_doubt(self, clock: Clock) -> str | None:
+        """Compares the clock with the other brokers'; says why nothing may be deleted by time, None if it may."""
 
     async def note_tree(self, last_id: int) -> int:
         """Notes the newest block of producer ids unless one up to `last_id` is noted; returns the last id noted."""

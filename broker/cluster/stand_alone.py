@@ -10,6 +10,7 @@ from echoless.broker.metadata.registration import BrokerInfo, register_broker
 from echoless.broker.tree.node_tree import SessionState
 
 if TYPE_CHECKING:
+    from echoless.broker.clock import Clock
     from echoless.broker.metadata.topic import Topic
     from echoless.broker.metadata.topic_registry import TopicRegistry
     from echoless.broker.partitions.partition import Partition
@@ -79,6 +80,9 @@ class StandAlone:
 
         del message, timeout_s
         raise PeerError(f"there is no broker {broker_id} in this cluster")
+
+    async def clock_doubt(self, clock: Clock) -> None:
+        """Has no doubt: no other clock exists to compare with."""
 
     async def note_tree(self, last_id: int) -> int:
         """Notes nothing: every block is claimed here."""

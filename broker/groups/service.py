@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from echoless.broker.groups.shard import GroupShard
     from echoless.broker.state_topics.append_parts import AppendParts
     from echoless.broker.state_topics.held_requests import Answered
+    from echoless.coordinators.events import Now
     from echoless.coordinators.groups.answers import CommittedOffset, GroupAnswer, ListedGroup
     from echoless.coordinators.groups.coordinator import GroupCoordinator
+    from echoless.coordinators.groups.effects import Effects
     from echoless.coordinators.groups.requests import GroupRequest
 
 
@@ -42,10 +44,13 @@ class GroupService(Shards["GroupShard"]):
         *,
         topics: ClusterTopics,
         new_uuid: Callable[[], uuid.UUID],
+        expiry_ms: Callable[[], int],
     ) -> None:
+        """`expiry_ms`: the clock that deletes (`Clock.deletion_ms`)."""
         super().__init__(topic)
         self._topics = topics
         self._new_uuid = new_uuid
+        self._expiry_ms = expiry_ms
         self._config = config
         self._appends = appends
         self._rebalances_before = 0
@@ -140,9 +145,11 @@ class GroupService(Shards["GroupShard"]):
         while True:
             await asyncio.sleep(self._config.offsets_retention_check_interval_ms / 1000)
             for shard in list(self.shards.values()):
-                await work_in_turns(
-                    shard.perform_in_turn(lambda coordinator, now: coordinator.expire_offsets(now))
-                )
+                await work_in_turns(shard.perform_in_turn(self._expired_offsets))
+
+    def _expired_offsets(self, coordinator: GroupCoordinator, now: Now) -> Iterator[Effects]:
+        """Expires what is old by the clock that deletes, whatever the machine's clock shows."""
+        return coordinator.expire_offsets(now._replace(wall_ms=self._expiry_ms()))
 
     def on_topic_event(self, event: TopicEvent) -> None:
         """Counts changes of topics, and forgets the offsets of one that was deleted."""

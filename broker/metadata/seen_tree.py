@@ -1,4 +1,4 @@
-"""What this broker has seen of the coordinator's tree, in its data directory: an older copy of the tree is told by it.
+"""The counts that this broker has seen in the coordinator's tree, kept in its data directory: they tell an older copy.
 
 Two counts are noted, durably (`producer-id-checkpoint`): the end of the newest block of producer ids, whoever claimed
 it, and this broker's own mark (`tree_mark.py`), which it raises whenever it notes anything: a block, or leader
@@ -52,7 +52,7 @@ async def _forget(_seen: SeenCounts) -> None:
 
 
 class SeenTree:
-    """What one broker has seen. Used from one event loop."""
+    """The counts of one broker. Used from one event loop."""
 
     def __init__(
         self,

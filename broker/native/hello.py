@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from echoless.broker.network.request import Peer
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.native.messages import UNKNOWN_BROKER, VERSION_MAX, VERSION_MIN, Hello
+from echoless.protocol.native.messages import (
+    UNKNOWN_BROKER,
+    UNKNOWN_CLOCK,
+    VERSION_MAX,
+    VERSION_MIN,
+    Hello,
+)
 
 if TYPE_CHECKING:
     from echoless.broker.services import Services
@@ -33,4 +39,5 @@ def handle(message: Hello, peer: Peer, services: Services) -> dict[str, Any]:
         "version_max": VERSION_MAX,
         "broker_id": services.config.broker_id if is_known else UNKNOWN_BROKER,
         "cluster_id": services.cluster_id if is_known else "",
+        "clock_ms": services.clock.trusted_wall_ms() if is_known else UNKNOWN_CLOCK,
     }

@@ -74,7 +74,12 @@ class Cleaner:
             await self.clean_due()
 
     async def clean_due(self) -> int:
-        """Cleans every log that is due; returns how many passes there were."""
+        """Cleans every log that is due; returns how many passes there were.
+
+        None while the clock is in doubt: a pass takes tombstones away by it, and gives others their time to go.
+        """
+        if self._clock.doubt is not None:
+            return 0
         for key in [key for key in self._uncleanable if key not in self._partitions]:
             del self._uncleanable[key]
         due: list[tuple[float, Key]] = []

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 UNREADABLE: Final = "error"
 """The type of the answer to a message that the peer, perhaps an older version, does not know."""
-_CLIENT_ID: Final = "echoless-broker"
+PEER_CLIENT_ID: Final = "echoless-broker"
 _RENEWED_AT: Final = 0.8
 """The part of a session's lifetime after which it is renewed."""
 
@@ -142,7 +142,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             if self._login is not None:
                 self._renew_in(await self._login.log_in(self._send))
             # Afterwards, because a broker that asks for a log-in does not say who it is before.
-            hello = {"type": "hello", "version": VERSION_MAX, "client_id": _CLIENT_ID}
+            hello = {"type": "hello", "version": VERSION_MAX, "client_id": PEER_CLIENT_ID}
             self._check_hello(await self._send(hello))
         except PeerError:
             assert self.is_closed

@@ -21,6 +21,8 @@ VERSION_MAX: Final = 1
 """Highest protocol version; a connection speaks the lowest one until a hello says otherwise."""
 UNKNOWN_BROKER: Final = -1
 """The broker id in a hello that comes before the log-in."""
+UNKNOWN_CLOCK: Final = -1
+"""The clock in such a hello."""
 
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1

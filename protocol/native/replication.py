@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
 from echoless.protocol.native.answers import INT64_MAX, Answer
 from echoless.protocol.native.fields import Fields
+from echoless.protocol.native.messages import UNKNOWN_CLOCK
 
 NEWEST_SNAPSHOT: Final = -1
 """Requests whichever snapshot the leader keeps for its first offset."""
@@ -312,6 +313,15 @@ class NoteTree:
 def read_note_tree_answer(answer: Mapping[str, Any]) -> int:
     """The last id of the newest block that the other broker has noted. Raises `KafkaError`, `DecodeError`."""
     return _succeeded(answer).integer("last_id", -1, 2**63 - 1)
+
+
+def read_clock_of_hello(answer: Mapping[str, Any]) -> int | None:
+    """The other broker's clock in ms; None if it does not say. Raises `KafkaError`, `DecodeError`."""
+    fields = _succeeded(answer)
+    if "clock_ms" not in answer:
+        return None
+    clock_ms = fields.integer("clock_ms", UNKNOWN_CLOCK)
+    return None if clock_ms == UNKNOWN_CLOCK else clock_ms
 
 
 def read_error(answer: Mapping[str, Any]) -> KafkaError | None:

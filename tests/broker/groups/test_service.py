@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable
 from types import SimpleNamespace
@@ -34,13 +35,15 @@ from tests.broker.until import until
 from tests.storage.one_log import NOW_MS, OneLog
 
 PARTITIONS = 2
+DAY_MS = 24 * 3_600_000
 
 
 class Coordinating:
     """Groups over partitions in memory, all of which this broker leads."""
 
     def __init__(self) -> None:
-        self.wall_ms = NOW_MS
+        self.wall_ms = self.expiry_ms = NOW_MS
+        self.expiry_looks = 0
         topic: Any = SimpleNamespace(name=CONSUMER_OFFSETS, partition_count=PARTITIONS)
         appends = AppendParts(
             now_ms=lambda: NOW_MS,
@@ -50,9 +53,18 @@ class Coordinating:
             timeout_s=60,
         )
         self.groups = GroupService(
-            Config(), topic, appends, topics=ClusterTopics({}), new_uuid=uuid.uuid4
+            Config(offsets_retention_check_interval_ms=1),
+            topic,
+            appends,
+            topics=ClusterTopics({}),
+            new_uuid=uuid.uuid4,
+            expiry_ms=self._look_at_expiry_clock,
         )
         self.led = [self._led(index) for index in range(PARTITIONS)]
+
+    def _look_at_expiry_clock(self) -> int:
+        self.expiry_looks += 1
+        return self.expiry_ms
 
     def _led(self, index: int) -> Led:
         led = Led(LogFlush.OS, (1,), FakeFencing(), OneLog(LogConfig(retention_ms=-1)))
@@ -138,3 +150,18 @@ async def test_a_shard_that_is_loading_forgets_a_deleted_topic_once_it_serves(
     one.delete_topic()
     await until(lambda: not one.groups._forgetting)
     assert await one.committed(group_of(0)) == []
+
+
+async def test_offsets_expire_by_the_clock_that_deletes(one: Coordinating) -> None:
+    """The machine's clock is set 8 days forward, and the offsets stay; once it is trusted they go."""
+    await one.commit("g", 7)
+    expiry = asyncio.create_task(one.groups.run())
+    one.wall_ms += 8 * DAY_MS
+    looks = one.expiry_looks
+    await until(lambda: one.expiry_looks > looks + 2 * PARTITIONS)
+    assert await one.committed("g") == [7]
+    one.expiry_ms = one.wall_ms
+    looks = one.expiry_looks
+    await until(lambda: one.expiry_looks > looks + 2 * PARTITIONS)
+    assert await one.committed("g") == []
+    expiry.cancel()
