@@ -305,7 +305,7 @@ class Broker:
         )
         await self.seen_tree.check()
         await check_epochs_within(self.registry, self.logs)
-        self.registry.check_tree = self.producer_ids.check
+        self.registry.check_tree = self.seen_tree.check
 
     async def _save_seen_counts(self, seen: SeenCounts) -> None:
         try:

@@ -190,7 +190,7 @@ async def _answer_in_turns(flight: InFlightProduce, rows: _Rows) -> Any:
                 if one.next_offset > one.partition.high_watermark and is_unacknowledged(acks, one):
                     waits.append(one)
             else:
-                assert not isinstance(one, Pending), "a batch is pending after the append"
+                assert not isinstance(one, Unsettled), "a batch is unsettled after the append"
                 partitions.append(one)
             yield
 
