@@ -14,6 +14,7 @@ The rules of the nodes are `echoless.broker.tree.nodes`, which its own tests pro
 
 from __future__ import annotations
 
+import copy
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -147,6 +148,25 @@ class TreeServer(FakeTreeServer):
         self.is_down = False
         for session in self.sessions.values():
             session.begin_anew(self._loop.time())
+
+    def copy(self) -> Nodes:
+        """A backup of what does not belong to a session."""
+        backup = copy.deepcopy(self.nodes)
+        for session_id in self.sessions:
+            backup.publish([Change(path, None) for path in backup.owned_by(session_id)])
+        return backup
+
+    def restore(self, backup: Nodes) -> None:
+        """Puts a backup in the place of all data; no session survives."""
+        self.go_down()
+        for session in self.sessions.values():
+            session.was_cut_short = True
+            if session.ended_at is None:
+                session.ended_at = self._loop.time()
+        self.nodes = copy.deepcopy(backup)
+        self.behind.catch_up()
+        self.behind.nodes = copy.deepcopy(backup)
+        self.come_up()
 
     def execute(
         self, connection: TreeConnection, number: int, request: Execute, *, is_read: bool

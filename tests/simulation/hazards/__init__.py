@@ -1,4 +1,4 @@
-"""The sixteen hazards of replication, each a scenario: what has bitten real systems, played on purpose.
+"""The eighteen hazards of replication, each a scenario: what has bitten real systems, played on purpose.
 
 Each scenario is a function that answers with the promises that were broken: none, unless something
 has been taken out of the code under test (`mutations.py`).
@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tests.simulation.hazards import compaction, failover, groups, isolation, lifetimes
+from tests.simulation.hazards import (
+    compaction,
+    failover,
+    groups,
+    isolation,
+    lifetimes,
+    operators,
+)
 
 Scenario = Callable[[], list[str]]
 
@@ -33,6 +40,8 @@ HAZARDS: Final[dict[int, tuple[Scenario, ...]]] = {
     14: (lifetimes.the_log_start_overtakes_a_follower, lifetimes.the_log_start_hides_an_epoch),
     15: (isolation.the_session_ends_before_the_write,),
     16: (isolation.messages_come_minutes_late, isolation.a_fetch_of_an_earlier_life),
+    17: (operators.an_old_copy_of_the_tree, operators.a_copy_that_another_broker_has_used),
+    18: (operators.a_clock_is_days_ahead,),
 }
 """Numbered; `docs/replication.md` ("What can go wrong") explains each."""
 
