@@ -109,9 +109,7 @@ class Host:
             self.broker.services.produce,
             Encoding(encode_produced, encode_produce_response),
         )
-        flight = InFlightProduce(
-            parts, REQUEST, REQUEST.version, ACKS_ALL, timeout_ms=0, encoding=encoding
-        )
+        flight = InFlightProduce(parts, REQUEST, ACKS_ALL, 0, encoding)
         outcome = produce_batch(flight, "orders", 0, batch)
         assert isinstance(outcome, StoredBatch), outcome
         return outcome.produced.base_offset
