@@ -78,12 +78,12 @@ class _Pass:
         self._wanted = wanted
         self._is_read_committed = wanted.isolation_level == READ_COMMITTED
         self._wait = wait
-        self._bytes_max = min(wanted.bytes_max, BYTES_MAX)
-        unsent = parts.unsent_answers
-        if (
-            self._bytes_max > unsent.bytes_max // 2 - unsent.total
-        ):  # else there is room for any host
-            self._bytes_max = min(self._bytes_max, unsent.room(peer.host))
+        bytes_max, unsent = wanted.bytes_max, parts.unsent_answers
+        if bytes_max > BYTES_MAX:  # noqa: PLR1730 - a third of the time of `min`
+            bytes_max = BYTES_MAX
+        if bytes_max > unsent.bytes_max // 2 - unsent.total:  # else there is room for any host
+            bytes_max = min(bytes_max, unsent.room(peer.host))
+        self._bytes_max = bytes_max
 
     def read(self) -> bool:
         """Reads all partitions, which are few; returns False if records need more than one step to find."""
