@@ -14,7 +14,6 @@ Skipped: creation policies; there are none.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from echoless.broker.config.description import describe_topic
@@ -74,8 +73,7 @@ async def create(
     """
     config = services.config
     with mutations.counted(0 if validate_only else _partitions(wanted, services)):
-        new = replace(
-            wanted,
+        new = wanted._replace(
             partitions=config.num_partitions if wanted.partitions == DEFAULT else wanted.partitions,
             replication_factor=config.default_replication_factor
             if wanted.replication_factor == DEFAULT

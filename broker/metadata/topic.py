@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -79,15 +78,14 @@ class Topic(NamedTuple):
         return len(self.assignment[0]) - (0 if move is None else len(move.removing))
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
-class NewTopic:
+class NewTopic(NamedTuple):
     """The topic to create. An explicit `assignment` overrides both numbers."""
 
     name: str
     partitions: int = 1
     replication_factor: int = 1
     assignment: Mapping[int, tuple[int, ...]] | None = None
-    config: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, str] = MappingProxyType({})
 
 
 class StateChange(NamedTuple):
