@@ -17,8 +17,8 @@ The rules are Kafka 3.9's (`docs/protocol/deduplication.md`) with the difference
 1. same epoch and exactly the sequences of a remembered batch  -> Duplicate (original offsets)
 2. an older epoch (for an unknown id: one below -1)             -> Reject 47
 3. an id (or an epoch-less entry) seen for the first time      -> sequence 0: Append; else
-       a log that never held a record: Reject 45 (KAFKA-15591);
-       else Reject 59, or Append where `unknown_producer_id=accept`
+       where `unknown_producer_id=accept`: Append;
+       a log that never held a record: Reject 45 (KAFKA-15591); else Reject 59
 4. a newer epoch                                               -> sequence 0: Append; else Reject 45
 5. same epoch, the very next sequence                          -> Append
 6. same epoch, all of it provably stored before                -> Reject 46
@@ -62,7 +62,7 @@ _CHANGED_BITS: Final = LOG_APPEND_TIME_BIT | DELETE_HORIZON_BIT
 
 
 class UnknownProducerId(enum.StrEnum):
-    """Answer to a first sequence other than 0 on a partition that has held records."""
+    """Answer to a first sequence other than 0."""
 
     REJECT = "reject"
     ACCEPT = "accept"
@@ -221,7 +221,7 @@ def _decide_unknown(header: BatchHeader, rules: PartitionRules) -> Decision:
             ErrorCode.INVALID_PRODUCER_EPOCH,
             f"epoch {header.producer_epoch} cannot be any producer's",
         )
-    if header.base_sequence == 0:
+    if header.base_sequence == 0 or rules.unknown_producer_id is UnknownProducerId.ACCEPT:
         return APPEND
     if not rules.has_held_records:
         return Reject(
@@ -229,8 +229,6 @@ def _decide_unknown(header: BatchHeader, rules: PartitionRules) -> Decision:
             f"the first sequence on a partition that never held a record must be 0, "
             f"not {header.base_sequence}",
         )
-    if rules.unknown_producer_id is UnknownProducerId.ACCEPT:
-        return APPEND
     return Reject(
         ErrorCode.UNKNOWN_PRODUCER_ID,
         f"producer id {header.producer_id} is not known here and must start at sequence 0, "

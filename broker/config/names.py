@@ -339,7 +339,7 @@ class Config(StoredConfig):
     unknown_producer_id: UnknownProducerId = _setting(
         UnknownProducerId.REJECT,
         choice(UnknownProducerId),
-        "a forgotten producer that goes on in mid-sequence: refused, or accepted as Kafka does",
+        "a producer that begins in mid-sequence on a partition: refused, or accepted as Kafka does",
     )
     producers_per_partition_max: int = _setting(
         0,

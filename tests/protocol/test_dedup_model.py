@@ -81,11 +81,9 @@ class Model:
         return self._answer_known(sequences, crc)
 
     def _answer_unknown(self, sequences):
-        if sequences[0] == 0:
+        if sequences[0] == 0 or self.accepts_unknown:
             return "append"
-        if not self.has_held_records:
-            return 45
-        return "append" if self.accepts_unknown else 59
+        return 59 if self.has_held_records else 45
 
     def _answer_known(self, sequences, crc):
         for batch in self.in_epoch(self.epoch)[-self.window :]:

@@ -63,6 +63,12 @@ def test_an_unknown_producer_is_judged_by_whether_the_log_ever_held_a_record() -
     assert isinstance(one.append(producer_id=1, sequence=5), Appended)
 
 
+def test_accepting_unknown_producers_is_kafkas_rule_on_a_new_log_too() -> None:
+    """With `unknown_producer_id=accept` the first batch of all may have any sequence."""
+    one = OneLog(replace(SMALL, unknown_producer_id=UnknownProducerId.ACCEPT))
+    assert isinstance(one.append(producer_id=1, sequence=5), Appended)
+
+
 def test_a_batch_that_fits_no_segment_is_refused_before_a_roll() -> None:
     """RECORD_LIST_TOO_LARGE leaves segments, offsets and producers as they were."""
     one = OneLog()

@@ -50,7 +50,7 @@ def echoless_rules(*, window: int = 5, accepts_unknown: bool = False) -> Rules:
     """Every difference of the table, under the two settings that change answers."""
     return Rules(
         window=window,
-        rejects_virgin_gap=True,
+        rejects_virgin_gap=not accepts_unknown,
         rejects_unknown=not accepts_unknown,
         proves_repeats=True,
         keeps_window=True,
