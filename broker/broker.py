@@ -38,6 +38,7 @@ from echoless.broker.metadata.old_copy import check_epochs_within
 from echoless.broker.metadata.producer_ids import ProducerIds
 from echoless.broker.metadata.registration import BrokerInfo, Endpoint
 from echoless.broker.metadata.seen_tree import SeenTree
+from echoless.broker.metadata.topic import TopicDeleted, TopicEvent
 from echoless.broker.metadata.topic_registry import TopicRegistry
 from echoless.broker.metrics import Metrics
 from echoless.broker.network.memory_budget import MemoryBudget
@@ -193,7 +194,7 @@ class Broker:
         self.membership = self._wiring.new_membership(self)
         self.groups = self._wiring.new_groups(self)
         self.replicas.listen(self.groups)
-        self.registry.listen(self.groups.on_topic_event)
+        self.registry.listen(self._on_topic_event)
         await self.membership.join(self._broker_info(endpoints))
         if self.config.zookeeper_hosts is not None:
             self.logs.vouch_for_tail()  # no partition state relies any more on what a power failure took
@@ -316,6 +317,11 @@ class Broker:
 
     async def _confirm_claim(self, last_id: int) -> None:
         await self.membership.confirm_claim(last_id)
+
+    def _on_topic_event(self, event: TopicEvent) -> None:
+        self.groups.on_topic_event(event)
+        if isinstance(event, TopicDeleted):
+            self.producer_ids.leave_block()
 
     async def _agreed_cluster_id(self, own: str | None) -> str:
         return await agreed_cluster_id(self.tree, self.config, self.environment, own)

@@ -27,6 +27,11 @@ def tag_of(producer_id: int) -> int:
     return low | producer_id >> _HIGH_SHIFT << _LOW_BITS
 
 
+def issue_number(producer_id: int) -> int:
+    """The number that the id was made of: a larger one was issued later, or by another broker."""
+    return producer_id if producer_id < NUMBER_END else producer_id & NUMBER_END - 1
+
+
 def tagged(producer_id: int, tag: int) -> int:
     """The id with this tag; it has none yet, and its number is below `NUMBER_END`."""
     assert tag_of(producer_id) == UNBOUND

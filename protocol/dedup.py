@@ -18,6 +18,7 @@ The rules are Kafka 3.9's (`docs/protocol/deduplication.md`) with the difference
 2. an older epoch (for an unknown id: one below -1)             -> Reject 47
 3. an id (or an epoch-less entry) seen for the first time      -> sequence 0: Append; else
        where `unknown_producer_id=accept`: Append;
+       an id that a deleted topic of the same name may have known (`older_ids_end`): Append;
        a log that never held a record: Reject 45 (KAFKA-15591); else Reject 59
 4. a newer epoch                                               -> sequence 0: Append; else Reject 45
 5. same epoch, the very next sequence                          -> Append
@@ -38,6 +39,7 @@ import enum
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from echoless.protocol.bound_ids import issue_number
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.record_batch import (
     CONTROL_BIT,
@@ -120,6 +122,12 @@ class PartitionRules:
     has_held_records: bool
     """Whether the log end offset has ever been above 0."""
     unknown_producer_id: UnknownProducerId = UnknownProducerId.REJECT
+    older_ids_end: int = 0
+    """Unknown ids below it may have been known to the partition of a deleted topic of the same name, and go on.
+
+    By their numbers (`issue_number`). 0: there was no such topic, or not all that this log knew of such ids is
+    known any more.
+    """
 
 
 class Append(NamedTuple):
@@ -222,6 +230,8 @@ def _decide_unknown(header: BatchHeader, rules: PartitionRules) -> Decision:
             f"epoch {header.producer_epoch} cannot be any producer's",
         )
     if header.base_sequence == 0 or rules.unknown_producer_id is UnknownProducerId.ACCEPT:
+        return APPEND
+    if rules.older_ids_end and issue_number(header.producer_id) < rules.older_ids_end:
         return APPEND
     if not rules.has_held_records:
         return Reject(

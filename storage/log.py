@@ -180,7 +180,13 @@ class Log:
         return self._change is not None
 
     def _set_rules(self) -> None:
-        self._rules = PartitionRules(self.log_end_offset > 0, self.config.unknown_producer_id)
+        config, producers = self.config, self.producers
+        # An older id that was here and is not known any more would store its repeats again.
+        older_ids_end = config.older_ids_end if producers.lost_from >= config.older_ids_end else 0
+        self._rules = PartitionRules(
+            self.log_end_offset > 0, config.unknown_producer_id, older_ids_end
+        )
+        producers.on_loss = self._set_rules
 
     # Appending
 

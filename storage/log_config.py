@@ -46,3 +46,5 @@ class LogConfig:
     compaction_rules: CompactionRules = field(default_factory=CompactionRules)
     """Rules by which a compacted log is cleaned."""
     unknown_producer_id: UnknownProducerId = UnknownProducerId.REJECT
+    older_ids_end: int = 0
+    """Producer ids below it may go on here after a deleted topic of the same name (`protocol/dedup.py`)."""

@@ -306,7 +306,7 @@ class LogDirectory:
         path = paths.partition_directory(self.path, topic, partition)
         is_new = not self._fs.exists(path)
         self._fs.make_directory(path)
-        write_topic_id_unsynced(self._fs, path, topic_id)
+        write_topic_id_unsynced(self._fs, path, topic_id, config.older_ids_end)
         opening = self._opening((topic, partition), config, now_ms)
         return Log.open(replace(opening, is_new=is_new))
 

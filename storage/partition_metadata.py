@@ -18,6 +18,7 @@ from echoless.storage.properties_file import (
 
 _SEPARATOR: Final = ": "
 _VERSION: Final = "0"
+_OLDER_IDS_END: Final = "older_ids_end"
 
 
 def read_topic_id(fs: FileSystem, directory: str) -> uuid.UUID:
@@ -35,10 +36,24 @@ def write_topic_id(fs: FileSystem, directory: str, topic_id: uuid.UUID) -> None:
     write_properties(fs, path, _metadata(topic_id), _SEPARATOR)
 
 
-def write_topic_id_unsynced(fs: FileSystem, directory: str, topic_id: uuid.UUID) -> None:
+def read_older_ids_end(fs: FileSystem, directory: str) -> int:
+    """Reads `LogConfig.older_ids_end` as of the making of the directory. Raises `StorageError`."""
+    path = paths.join(directory, paths.PARTITION_METADATA)
+    text = read_properties(fs, path, _SEPARATOR, ()).get(_OLDER_IDS_END, "0")
+    if not (text.isascii() and text.isdecimal()):
+        raise PropertiesError(path, f"{_OLDER_IDS_END} is {text!r}, not a number")
+    return int(text)
+
+
+def write_topic_id_unsynced(
+    fs: FileSystem, directory: str, topic_id: uuid.UUID, older_ids_end: int = 0
+) -> None:
     """Writes the file of a directory that is being created, without a sync. Raises `StorageError`."""
     path = paths.join(directory, paths.PARTITION_METADATA)
-    write_properties_unsynced(fs, path, _metadata(topic_id), _SEPARATOR)
+    metadata = _metadata(topic_id)
+    if older_ids_end:
+        metadata[_OLDER_IDS_END] = str(older_ids_end)
+    write_properties_unsynced(fs, path, metadata, _SEPARATOR)
 
 
 def _metadata(topic_id: uuid.UUID) -> dict[str, str]:

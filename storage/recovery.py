@@ -144,6 +144,7 @@ def _load_producers(opening: LogOpening, recovered: Recovered, end: int) -> None
     first = segments.first.base_offset
     if (report.snapshot_offset or 0) < first:
         report.producers_forgotten = True
+        recovered.producers.lose_from(0)
         logger.error(
             "%s: no producer snapshot at or below offset %d, where the log begins, can be read: producers "
             "that have appended nothing since are forgotten, and their retries would be stored twice",

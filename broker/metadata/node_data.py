@@ -3,7 +3,7 @@
 Encoding is compact JSON with the fields in a fixed order; decoding takes any order and ignores
 fields it does not know, so that nodes written by Kafka can be read. Examples of every node are in
 `docs/formats/coordination-nodes.md` and are golden tests. The brokers' own nodes are in
-`registration.py`, the producer-id block in `broker/metadata/producer_ids.py`.
+`registration.py`, the producer-id block in `producer_id_block.py`.
 
 Pure. Knows nothing of when nodes are read and written.
 """
@@ -23,6 +23,7 @@ BROKERS: Final = "/brokers/ids"
 TOPICS: Final = "/brokers/topics"
 TOPIC_CONFIGS: Final = "/config/topics"
 TOPIC_DELETIONS: Final = "/admin/delete_topics"
+TOPIC_PREDECESSORS: Final = "/admin/deleted_topics"
 CLUSTER_ID: Final = "/cluster/id"
 CONTROLLER: Final = "/controller"
 """Ephemeral: its broker is the controller."""
@@ -44,6 +45,14 @@ class Reassignment(NamedTuple):
     """Replicas not yet in sync, or not yet known to be."""
     removing: tuple[int, ...]
     """Replicas to remove once all that are added are in sync."""
+
+
+class Predecessor(NamedTuple):
+    """A deleted topic, as a later one of the same name knows it."""
+
+    last_producer_id: int
+    """The last id of the newest block at the deletion: ids above it never wrote to the topic."""
+    partitions: int
 
 
 class TopicData(NamedTuple):
@@ -72,6 +81,11 @@ def topic_path(topic: str) -> str:
 def topic_id_path(topic: str, topic_id: uuid.UUID) -> str:
     """Exists as long as the topic with this id: tells it from a later one of the same name."""
     return f"{TOPICS}/{topic}/{encode_uuid(topic_id)}"
+
+
+def topic_predecessor_path(topic: str) -> str:
+    """The predecessor that a deleted topic leaves, until there is one of the same name."""
+    return f"{TOPIC_PREDECESSORS}/{topic}"
 
 
 def topic_config_path(topic: str) -> str:
@@ -186,6 +200,28 @@ def _decode_replicas(fields: Mapping[str, Iterable[int]]) -> dict[int, tuple[int
         partition: tuple(int(broker) for broker in replicas[partition])
         for partition in sorted(replicas)
     }
+
+
+def encode_predecessor(predecessor: Predecessor) -> bytes:
+    """The data of `topic_predecessor_path`, and of `topic_id_path` for a topic that has one."""
+    return _encode(
+        {
+            "version": 1,
+            "last_producer_id": str(predecessor.last_producer_id),
+            "partitions": predecessor.partitions,
+        }
+    )
+
+
+def decode_predecessor(path: str, data: bytes) -> Predecessor | None:
+    """None if there is no data. Raises `NodeDataError`."""
+    if not data:
+        return None
+    try:
+        fields = _decode(data)
+        return Predecessor(int(fields["last_producer_id"]), int(fields["partitions"]))
+    except (ValueError, TypeError, KeyError) as error:
+        raise _senseless(path, data) from error
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:

@@ -6,7 +6,8 @@ write is lost, another block is claimed: an unused block costs nothing, an id us
 costs records.
 
 The next block is claimed when half of the present one is used, so that `next_producer_id` has an id
-at once. Ids that are left when the process ends are never used. No block reaches into the range of
+at once. Ids that are left when the process ends are never used, nor are those that are left when a topic is deleted:
+whatever is issued afterwards is no producer of that topic (`predecessors.py`). No block reaches into the range of
 leased ids, which are other names of ids from these blocks (`protocol/leases.py`).
 
 Invariant: no id is handed out twice, by any broker, ever. An id is handed out only from a block whose
@@ -95,6 +96,8 @@ class ProducerIds:
         self._confirm = confirm
         self._claim: asyncio.Task[None] | None = None
         """The newest claim; at most one is under way."""
+        self._blocks_left = 0
+        """Number of calls of `leave_block`."""
         self._failure: ProducerIdBlockError | None = None
         """Set once and for all: no further block is claimed."""
 
@@ -113,6 +116,15 @@ class ProducerIds:
         self._next_id += 1
         self._maybe_claim_ahead()
         return producer_id
+
+    def leave_block(self) -> None:
+        """Leaves the ids that are claimed unused: each one issued from now on is above every block of before.
+
+        The next block is claimed when an id is asked for.
+        """
+        self._blocks_left += 1
+        self._next_id = self._end_id
+        self._next_block = None
 
     async def wait_for_producer_id(self) -> int:
         """An id that was never used, after claiming a block if need be.
@@ -160,8 +172,11 @@ class ProducerIds:
         answers_lost = 0
         for _ in range(CLAIM_ATTEMPTS_MAX):
             try:
-                self._next_block = await self._try_claim()
-                return
+                left_before = self._blocks_left
+                block = await self._try_claim()
+                if left_before == self._blocks_left:
+                    self._next_block = block
+                    return
             except (BadVersionError, NodeExistsError, NoNodeError, MultiFailedError):
                 continue  # a lost race: read again
             except ConnectionLostError:

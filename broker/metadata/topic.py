@@ -11,7 +11,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from echoless.broker.metadata.node_data import Assignment, LeaderAndIsr, Reassignment
+from echoless.broker.metadata.node_data import (
+    Assignment,
+    LeaderAndIsr,
+    Predecessor,
+    Reassignment,
+)
 
 NO_NODE: Final = -1
 
@@ -34,6 +39,8 @@ class Topic(NamedTuple):
     """Reassignments of partitions that are on their way to other replicas."""
     has_id_node: bool = False
     """Whether there is a node that tells it from a later topic of the same name; Kafka makes none."""
+    predecessor: Predecessor | None = None
+    """The deleted topic of the same name, if one is known: its producers may go on in this one."""
 
     def at_least_as_new_as(self, known: Topic | None) -> Topic:
         """This topic, with what is newer in the `known` version of it.

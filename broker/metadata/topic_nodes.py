@@ -33,15 +33,19 @@ from typing import Final
 from echoless.broker.metadata.node_data import (
     TOPIC_CONFIGS,
     TOPIC_DELETIONS,
+    TOPIC_PREDECESSORS,
     TOPICS,
     LeaderAndIsr,
     NodeDataError,
+    Predecessor,
     decode_config,
     decode_partition_state,
+    decode_predecessor,
     decode_topic,
     decode_uuid,
     encode_config,
     encode_partition_state,
+    encode_predecessor,
     encode_topic,
     encode_uuid,
     partition_path,
@@ -79,7 +83,7 @@ DELETION_RACES_MAX: Final = 10
 
 async def ensure_topic_paths(tree: NodeTree) -> None:
     """Creates the parents of everything here."""
-    await ensure_paths(tree, [TOPICS, TOPIC_CONFIGS, TOPIC_DELETIONS])
+    await ensure_paths(tree, [TOPICS, TOPIC_CONFIGS, TOPIC_DELETIONS, TOPIC_PREDECESSORS])
 
 
 async def read_topic_names(tree: NodeTree) -> list[str]:
@@ -107,7 +111,11 @@ async def read_topics(tree: NodeTree, names: Sequence[str]) -> dict[str, Topic]:
             for partition in topic.assignment
             if (topic.name, partition) in states
         }
-        found[topic.name] = topic._replace(states=of_topic, has_id_node=id_node is not None)
+        found[topic.name] = topic._replace(
+            states=of_topic,
+            has_id_node=id_node is not None,
+            predecessor=_read_predecessor(topic, id_node),
+        )
     return await _without_deletions(tree, found)
 
 
@@ -140,6 +148,12 @@ def _read_topic(name: str, node: Node, config: Node | None) -> Topic:
         node_version=node.version,
         config_version=config.version if config else NO_NODE,
     )
+
+
+def _read_predecessor(topic: Topic, id_node: Node | None) -> Predecessor | None:
+    if id_node is None or not id_node.data:
+        return None
+    return decode_predecessor(topic_id_path(topic.name, topic.topic_id), id_node.data)
 
 
 async def _read_states(
@@ -180,7 +194,9 @@ async def read_states(
 def create_operations(topic: Topic) -> Iterator[Operation]:
     """A new topic. `config_version` says whether a configuration was there before it."""
     yield Create(topic_path(topic.name), encode_topic(topic.topic_id, topic.assignment))
-    yield Create(topic_id_path(topic.name, topic.topic_id))
+    before = topic.predecessor
+    data = b"" if before is None else encode_predecessor(before)
+    yield Create(topic_id_path(topic.name, topic.topic_id), data)
     yield config_operation(topic)
     yield Create(partitions_path(topic.name))
     yield from new_partition_operations(topic, topic.assignment)
@@ -263,16 +279,19 @@ async def ensure_partition_paths(tree: NodeTree, before: Topic, after: Topic) ->
     await ensure_paths(tree, [partition_path(after.name, partition) for partition in sorted(unled)])
 
 
-async def begin_deletion(tree: NodeTree, topic: Topic) -> None:
+async def begin_deletion(
+    tree: NodeTree, topic: Topic, operations: Sequence[Operation] = ()
+) -> None:
     """Deletes a topic of exactly this version, and a first part of its nodes.
 
-    One short operation however many partitions there are. Raises `MultiFailedError`.
+    `operations` are part of it. One short operation however many partitions there are. Raises `MultiFailedError`.
     """
     mark = Create(topic_deletion_path(topic.name), encode_uuid(topic.topic_id).encode())
     begin: list[Operation] = [
         *identity_checks(topic),
         Check(topic_path(topic.name), topic.node_version),
         mark,
+        *operations,
     ]
     room = min(OPERATIONS_MAX, FIRST_DELETES_MAX) - len(begin)
     deletes, _ = await _next_deletes(tree, topic.name, room)

@@ -17,10 +17,11 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from random import Random
 from typing import Final, TypeVar
 
-from echoless.broker.metadata import topic_nodes
+from echoless.broker.metadata import predecessors, topic_nodes
 from echoless.broker.metadata.leadership import claim
 from echoless.broker.metadata.node_data import (
     Reassignment,
@@ -78,6 +79,8 @@ class TopicRegistry:
         self._turn = asyncio.Lock()
         """Held during a change, so that this broker never races with itself."""
         self._follower: TopicFollower | None = None
+        self._deletions = 0
+        """Topics deleted by this object."""
 
     def listen(self, listener: TopicListener) -> Cancel:
         """Calls `listener` at every event from now on; it must not block or raise."""
@@ -91,6 +94,7 @@ class TopicRegistry:
         async with self._turn:
             await topic_nodes.ensure_topic_paths(self._tree)
             self.deleted |= await topic_nodes.finish_deletions(self._tree)
+            await predecessors.forget_surplus(self._tree)
             await self._refresh()
 
     async def follow(self) -> None:
@@ -296,14 +300,24 @@ class TopicRegistry:
         await topic_nodes.finish_deletion(self._tree, new.name)
         # Kafka leaves configurations behind and lets them be set before the topic is there.
         config_node = (await self._tree.read_many([topic_config_path(new.name)]))[0]
-        topic = topic._replace(config_version=config_node.version if config_node else NO_NODE)
+        taken = await predecessors.take(self._tree, new.name)
+        topic = topic._replace(
+            config_version=config_node.version if config_node else NO_NODE,
+            predecessor=None if taken is None else taken.predecessor,
+        )
         after = topic._replace(config_version=topic.config_version + 1)
-        return await self._commit_in_chunks(after, topic_nodes.create_operations(topic))
+        first = [] if taken is None else [taken.operation]
+        operations = chain(first, topic_nodes.create_operations(topic))
+        return await self._commit_in_chunks(after, operations)
 
     async def _delete(self, name: str) -> Topic:
         topic = self._existing(name)
-        await topic_nodes.begin_deletion(self._tree, topic)
+        remembered = await predecessors.remember_operations(self._tree, topic)
+        await topic_nodes.begin_deletion(self._tree, topic, remembered)
         self._view.publish(name, None)
+        self._deletions += 1
+        if not self._deletions % predecessors.CHECKED_AFTER:
+            await predecessors.forget_surplus(self._tree)
         return topic
 
     async def _extend(

@@ -52,7 +52,7 @@ class PartitionOpener:
         assigned: BrokerAssignment,
         disk: DiskQueue,
         *,
-        log_config: Callable[[Topic], LogConfig],
+        log_configs: Callable[[Topic], Callable[[int], LogConfig]],
         now_ms: Callable[[], int],
         hold: Callable[[Topic, Sequence[int]], None],
     ) -> None:
@@ -60,7 +60,7 @@ class PartitionOpener:
         self._registry = registry
         self._assigned = assigned
         self._disk = disk
-        self._log_config = log_config
+        self._log_configs = log_configs
         self._now_ms = now_ms
         self._hold = hold
         self._freezer = Freezer()
@@ -114,7 +114,7 @@ class PartitionOpener:
             if self._assigned.includes((topic.name, index), topic_id)
             and (topic.name, index) not in self._logs.logs
         ]
-        made = await in_thread(partial(self._make, topic, wanted, self._log_config(topic)))
+        made = await in_thread(partial(self._make, topic, wanted, self._log_configs(topic)))
         for index, log in made:
             self._logs.add(topic.name, index, topic_id, log)
         now = self._registry.topics_by_id.get(topic_id)
@@ -126,14 +126,14 @@ class PartitionOpener:
         )
 
     def _make(
-        self, topic: Topic, indexes: Iterable[int], log_config: LogConfig
+        self, topic: Topic, indexes: Iterable[int], config_of: Callable[[int], LogConfig]
     ) -> list[tuple[int, Log]]:
         """Makes directories and logs in a thread; touches nothing but the disk."""
         made: list[tuple[int, Log]] = []
         try:
             for index in indexes:
                 log = self._logs.make(
-                    topic.name, index, topic.topic_id, log_config, now_ms=self._now_ms()
+                    topic.name, index, topic.topic_id, config_of(index), now_ms=self._now_ms()
                 )
                 made.append((index, log))
         except StorageError:

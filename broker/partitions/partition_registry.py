@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from echoless.broker.config.internal_topics import INTERNAL_TOPICS
 from echoless.broker.config.loading import Config
-from echoless.broker.config.topic import to_log_config, topic_in_force
+from echoless.broker.config.topic import topic_in_force
 from echoless.broker.doubt import changes_state
 from echoless.broker.metadata.node_data import LeaderAndIsr
 from echoless.broker.metadata.topic import (
@@ -34,6 +34,7 @@ from echoless.broker.partitions.disk_queue import DiskQueue
 from echoless.broker.partitions.fencing import Fencing
 from echoless.broker.partitions.flusher import Flusher
 from echoless.broker.partitions.log_changes import LogChanges
+from echoless.broker.partitions.log_configs import log_configs
 from echoless.broker.partitions.opening import PartitionOpener
 from echoless.broker.partitions.partition import Partition
 from echoless.broker.partitions.produce_rules import ProduceRules
@@ -92,7 +93,7 @@ class PartitionRegistry:
             registry,
             self._assigned,
             self._disk,
-            log_config=lambda topic: to_log_config(config, topic.name, topic.config),
+            log_configs=lambda topic: log_configs(config, topic),
             now_ms=now_ms,
             hold=self._hold_all,
         )
@@ -317,7 +318,7 @@ class PartitionRegistry:
             else:
                 listener.lost(partition)
 
-    def _rules_of(self, topic: Topic) -> tuple[ProduceRules, LogConfig]:
+    def _rules_of(self, topic: Topic) -> tuple[ProduceRules, Callable[[int], LogConfig]]:
         known = topic_in_force(self._config, topic.name, topic.config)
         self.unserved.note(topic.name, known.unreadable)
         rules = ProduceRules.of(
@@ -325,33 +326,32 @@ class PartitionRegistry:
             is_internal=topic.name in INTERNAL_TOPICS,
             unserved=known.unreadable,
         )
-        return rules, to_log_config(self._config, topic.name, topic.config)
+        return rules, log_configs(self._config, topic)
 
     def _reconfigure(self, topic: Topic) -> None:
         held = [index for index in topic.assignment if self._is_here(topic, index)]
         if not held:
             self.unserved.note(topic.name, None)
             return
-        rules, log_config = self._rules_of(topic)
+        rules, config_of = self._rules_of(topic)
         for index in held:
             partition = self.held[topic.name, index]
             had_served = partition.rules.unserved is None
             partition.apply_rules(rules)
-            partition.log.reconfigure(log_config)
+            partition.log.reconfigure(config_of(index))
             if had_served != (rules.unserved is None):
                 self._resign(partition)
                 self._update(partition, topic.states.get(index), topic.assignment[index])
 
     def _hold_all(self, topic: Topic, indexes: Sequence[int]) -> None:
         if indexes:
-            rules = self._rules_of(topic)
+            rules, config_of = self._rules_of(topic)
             for index in indexes:
-                self._hold(topic, index, rules)
+                self._hold(topic, index, rules, config_of(index))
 
-    def _hold(self, topic: Topic, index: int, rules: tuple[ProduceRules, LogConfig]) -> None:
+    def _hold(self, topic: Topic, index: int, rules: ProduceRules, log_config: LogConfig) -> None:
         """Makes the partition available to requests, in the role that its state gives it."""
         key = topic.name, index
-        produce_rules, log_config = rules
         log = self._logs.logs[key]
         if log.config != log_config:
             log.reconfigure(log_config)
@@ -361,7 +361,7 @@ class PartitionRegistry:
             topic.topic_id,
             log,
             config=self._config,
-            rules=produce_rules,
+            rules=rules,
             high_watermark=self._logs.high_watermarks.get(key, 0),
             fencing=self._require_fencing(),
             on_dirty=self._flusher.mark_dirty,

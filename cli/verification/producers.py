@@ -31,6 +31,7 @@ from echoless.protocol.sequence import NO_PRODUCER_EPOCH
 from echoless.storage import paths
 from echoless.storage.file_system import StorageError
 from echoless.storage.os_file_system import OsFileSystem
+from echoless.storage.partition_metadata import read_older_ids_end
 from echoless.storage.producers.snapshot import Snapshot, SnapshotError, read_snapshot
 from echoless.storage.producers.state import ProducerStates
 
@@ -54,7 +55,15 @@ class ProducerCheck:
         """Off once damage hides batches: what follows is then no evidence of anything."""
         self._hole_end = 0
         """The end of the last hole in the offsets, where records were removed."""
+        self._older_ids_end = self._read_older_ids_end(directory)
         self._start_from(first_offset)
+
+    @staticmethod
+    def _read_older_ids_end(directory: str) -> int:
+        try:
+            return read_older_ids_end(OsFileSystem(), directory)
+        except StorageError:
+            return 0  # reported with the file itself
 
     @property
     def producer_count(self) -> int:
@@ -113,7 +122,7 @@ class ProducerCheck:
         """Reports a batch that should not be there; returns what it is to be committed to."""
         knows_all = self._is_complete or header.base_sequence == 0
         unknown = self._config.unknown_producer_id if knows_all else UnknownProducerId.ACCEPT
-        rules = PartitionRules(header.base_offset > 0, unknown)
+        rules = PartitionRules(header.base_offset > 0, unknown, self._older_ids_end)
         decision = decide(entry, header, rules)
         if isinstance(decision, Append):
             return entry

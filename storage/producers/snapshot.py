@@ -35,7 +35,7 @@ from echoless.storage.producers.record import (
     record_size,
     write_append_ms,
 )
-from echoless.storage.producers.state import FrozenStates, ProducerStates
+from echoless.storage.producers.state import NONE_LOST, FrozenStates, ProducerStates
 
 VERSION: Final = 1
 _BLOCK_BYTES: Final = 1 << 16
@@ -69,6 +69,8 @@ class Snapshot(NamedTuple):
     producers: int
     """The number of producers."""
     blocks: tuple[memoryview, ...]
+    lost_from: int = NONE_LOST
+    """The lowest number of a producer id that was known once and is not in here (`issue_number`)."""
 
     def records(self) -> Iterator[tuple[int, memoryview]]:
         """Yields every producer id with its packed record, oldest append first."""
@@ -83,7 +85,7 @@ class Snapshot(NamedTuple):
 
     def load_into(self, producers: ProducerStates) -> None:
         """Replaces all of `producers`; its own window and bound apply, expiry is up to the caller."""
-        producers.load(self.records(), self.producers, self.window)
+        producers.load(self.records(), self.producers, self.window, self.lost_from)
 
 
 def write_snapshot(fs: FileSystem, path: str, offset: int, producers: ProducerStates) -> None:
@@ -109,6 +111,8 @@ def encode_snapshot(offset: int, producers: ProducerStates | FrozenStates) -> by
         "window": producers.window,
         "producers": len(producers),
     }
+    if producers.lost_from != NONE_LOST:
+        header["lost_from"] = producers.lost_from
     parts = [msgpack.packb(header)]
     parts.extend(msgpack.packb(block) for block in _blocks(producers))
     crc = 0
@@ -208,6 +212,7 @@ def _from_objects(data: Buffer, unpacker: Iterable[Any]) -> Snapshot:
         window=_bounded(header, "window", 1, WINDOW_MAX),
         producers=_bounded(header, "producers", 0, 2**31 - 1),
         blocks=tuple(_views(data, unpacker)),
+        lost_from=_bounded({"lost_from": NONE_LOST, **header}, "lost_from", 0, NONE_LOST),
     )
 
 

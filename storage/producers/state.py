@@ -18,7 +18,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
+from typing import Final
 
+from echoless.protocol.bound_ids import issue_number
 from echoless.protocol.dedup import WINDOW_DEFAULT, ProducerEntry
 from echoless.protocol.leases import LEASED_ID_MIN, is_leased
 from echoless.protocol.record_batch import Buffer
@@ -26,11 +28,13 @@ from echoless.storage.producers.order import ProducerOrder
 from echoless.storage.producers.owners import Owners
 from echoless.storage.producers.record import decode_record, read_append_ms, trim_record
 
+NONE_LOST: Final = 2**63 - 1
+
 
 class FrozenStates:
     """The producers at one moment, with the part of `ProducerStates` that a snapshot needs."""
 
-    __slots__ = ("_count", "_leased", "_plain", "window")
+    __slots__ = ("_count", "_leased", "_plain", "lost_from", "window")
 
     def __init__(
         self,
@@ -38,8 +42,10 @@ class FrozenStates:
         count: int,
         plain: Callable[[], Iterator[tuple[int, Buffer]]],
         leased: Callable[[], Iterator[tuple[int, Buffer]]],
+        lost_from: int = NONE_LOST,
     ) -> None:
         self.window = window
+        self.lost_from = lost_from
         self._count = count
         self._plain = plain
         self._leased = leased
@@ -94,6 +100,10 @@ class ProducerStates:
         """Producers forgotten because of `producers_max`, since this object was created."""
         self.expired_total = 0
         """Producers forgotten because they were idle for too long."""
+        self.lost_from = NONE_LOST
+        """The lowest number of a producer id that was here and is not known any more (`issue_number`)."""
+        self.on_loss: Callable[[], None] | None = None
+        """Called when `lost_from` has changed."""
         self._plain = ProducerOrder(window)
         self._leased = ProducerOrder(window)
         self._owners = Owners() if is_fair and producers_max else None
@@ -127,13 +137,14 @@ class ProducerStates:
         Costs about 2 us for each; `count_max` bounds one sweep.
         """
         leased_ms = max(self.expiration_ms, self.leased_expiration_ms)
-        expired = _expire(self._plain, now_ms - self.expiration_ms, count_max, self._owners)
+        expired = self._expire(self._plain, now_ms - self.expiration_ms, count_max)
         left = None if count_max is None else count_max - expired
-        expired += _expire(self._leased, now_ms - leased_ms, left)
+        expired += self._expire(self._leased, now_ms - leased_ms, left)
         self.expired_total += expired
         return expired
 
     def clear(self) -> None:
+        self.lost_from = NONE_LOST
         self._plain.clear()
         self._leased.clear()
         if self._owners is not None:
@@ -157,10 +168,18 @@ class ProducerStates:
 
     def freeze(self) -> FrozenStates:
         """Returns the present states, for any one thread, unaffected by later changes."""
-        return FrozenStates(self.window, len(self), self._plain.freeze(), self._leased.freeze())
+        plain, leased = self._plain.freeze(), self._leased.freeze()
+        return FrozenStates(self.window, len(self), plain, leased, self.lost_from)
 
-    def load(self, records: Iterable[tuple[int, Buffer]], count: int, window: int) -> None:
+    def load(
+        self,
+        records: Iterable[tuple[int, Buffer]],
+        count: int,
+        window: int,
+        lost_from: int = NONE_LOST,
+    ) -> None:
         """Replaces everything by `count` records, oldest append first, written with a window of `window`."""
+        self.lost_from = lost_from
         self._plain.clear(expected=count)
         self._leased.clear()
         if self._owners is not None:
@@ -206,21 +225,30 @@ class ProducerStates:
             if self._owners is not None:
                 evicted = self._owners.next_to_go(evicted)
                 self._owners.forget(evicted)
-            plain.forget(evicted)
+            self._forget(plain, evicted)
             self.evicted_total += 1
 
+    def _expire(self, order: ProducerOrder, horizon_ms: int, count_max: int | None) -> int:
+        """Forgets from the front the producers idle since `horizon_ms` or longer; returns how many."""
+        owners = self._owners if order is self._plain else None
+        expired = 0
+        while expired != count_max:
+            oldest = order.oldest()
+            if oldest is None or oldest[1] > horizon_ms:
+                break
+            self._forget(order, oldest[0])
+            if owners is not None:
+                owners.forget(oldest[0])
+            expired += 1
+        return expired
 
-def _expire(
-    order: ProducerOrder, horizon_ms: int, count_max: int | None, owners: Owners | None = None
-) -> int:
-    """Forgets from the front the producers idle since `horizon_ms` or longer; returns how many."""
-    expired = 0
-    while expired != count_max:
-        oldest = order.oldest()
-        if oldest is None or oldest[1] > horizon_ms:
-            break
-        order.forget(oldest[0])
-        if owners is not None:
-            owners.forget(oldest[0])
-        expired += 1
-    return expired
+    def _forget(self, order: ProducerOrder, producer_id: int) -> None:
+        order.forget(producer_id)
+        self.lose_from(issue_number(producer_id))
+
+    def lose_from(self, number: int) -> None:
+        """Notes that producer ids from this number on may have been here and are not known any more."""
+        if number < self.lost_from:
+            self.lost_from = number
+            if self.on_loss is not None:
+                self.on_loss()

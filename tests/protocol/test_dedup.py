@@ -32,6 +32,8 @@ from tests.protocol.sample_batches import header
 HELD = PartitionRules(has_held_records=True)
 NEVER_HELD = PartitionRules(has_held_records=False)
 ACCEPT = PartitionRules(has_held_records=True, unknown_producer_id=UnknownProducerId.ACCEPT)
+RECREATED = PartitionRules(has_held_records=False, older_ids_end=8)
+RECREATED_LATER = PartitionRules(has_held_records=True, older_ids_end=7)
 NEVER_HELD_ACCEPT = PartitionRules(
     has_held_records=False, unknown_producer_id=UnknownProducerId.ACCEPT
 )
@@ -186,6 +188,11 @@ DIFFERENCES = [
     Row("45: one record of the repeat is new", singles(0, 99), header(90, 11), 45),
     Row("45 on a partition that never held a record", [], header(3), 45, NEVER_HELD),
     Row("the same, accepting: as Kafka", [], header(3), "append", NEVER_HELD_ACCEPT),
+    Row("an id older than the topic's predecessor", [], header(3), "append", RECREATED),
+    Row("a gap of such an id", [header(3)], header(5), 45, RECREATED),
+    Row("an older repeat of such an id", singles(3, 12), header(4), 46, RECREATED),
+    Row("before all that such an id has sent", singles(3, 12), header(2), 45, RECREATED),
+    Row("the first id that is not older", [], header(3), 59, RECREATED_LATER),
     Row("sequence 0 on a partition that never held a record", [], header(0), "append", NEVER_HELD),
     Row("59 on a partition that held records", [], header(1), 59, HELD),
     Row("no epoch before, an epoch now: unknown", [header(4, epoch=-1)], header(5), 59),

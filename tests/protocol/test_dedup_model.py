@@ -28,6 +28,7 @@ from echoless.protocol.dedup import decide as decide_batch
 from tests.protocol.sample_batches import header
 
 CIRCLE = 2**31
+PRODUCER_ID = header(0).producer_id
 COUNTS = st.integers(1, 6)
 STARTS = st.one_of(
     st.just(0),
@@ -50,8 +51,10 @@ class Stored(NamedTuple):
 class Model:
     """All that was ever stored for one producer id on one partition."""
 
-    def __init__(self, *, window, accepts_unknown, has_held_records):
+    def __init__(self, *, window, accepts_unknown, has_held_records, may_go_on):
         self.window = window
+        self.may_go_on = may_go_on
+        """The id is older than a deleted topic of the same name."""
         self.accepts_unknown = accepts_unknown
         self.has_held_records = has_held_records
         self.stored = []
@@ -81,7 +84,7 @@ class Model:
         return self._answer_known(sequences, crc)
 
     def _answer_unknown(self, sequences):
-        if sequences[0] == 0 or self.accepts_unknown:
+        if sequences[0] == 0 or self.accepts_unknown or self.may_go_on:
             return "append"
         return 59 if self.has_held_records else 45
 
@@ -124,11 +127,15 @@ class DecisionMachine(RuleBasedStateMachine):
         accepts=st.booleans(),
         log_end_offset=st.sampled_from([0, 50]),
         recovered=st.none() | st.tuples(STARTS, COUNTS),
+        may_go_on=st.booleans(),
     )
-    def begin(self, window, accepts, log_end_offset, recovered):
+    def begin(self, window, accepts, log_end_offset, recovered, may_go_on):
         """A log that may have held records, and may begin in the middle of a producer's run."""
         self.model = Model(
-            window=window, accepts_unknown=accepts, has_held_records=log_end_offset > 0
+            window=window,
+            accepts_unknown=accepts,
+            has_held_records=log_end_offset > 0,
+            may_go_on=may_go_on,
         )
         self.log_end_offset = log_end_offset
         if recovered:
@@ -192,6 +199,7 @@ class DecisionMachine(RuleBasedStateMachine):
             unknown_producer_id=UnknownProducerId.ACCEPT
             if self.model.accepts_unknown
             else UnknownProducerId.REJECT,
+            older_ids_end=PRODUCER_ID + self.model.may_go_on,
         )
 
     def send(self, epoch, start, count, crc):

@@ -28,6 +28,7 @@ from echoless.broker.metadata.node_data import (
     PREFERRED_REPLICA_ELECTION,
     LeaderAndIsr,
     NodeDataError,
+    Predecessor,
     Reassignment,
     broker_path,
     decode_cluster_id,
@@ -42,11 +43,13 @@ from echoless.broker.metadata.node_data import (
     encode_controller,
     encode_controller_epoch,
     encode_partition_state,
+    encode_predecessor,
     encode_topic,
     encode_uuid,
     partition_state_path,
     topic_config_path,
     topic_path,
+    topic_predecessor_path,
 )
 from echoless.broker.metadata.producer_id_block import PATH, ProducerIdBlock
 from echoless.broker.metadata.registration import BrokerInfo, Endpoint, decode_broker, encode_broker
@@ -89,6 +92,7 @@ EXAMPLES: dict[str, bytes] = {
     topic_config_path("orders"): encode_config(
         {"retention.ms": "1000", "cleanup.policy": "delete"}
     ),
+    topic_predecessor_path("orders"): encode_predecessor(Predecessor(4999, 2)),
     PREFERRED_REPLICA_ELECTION: encode_requests(
         {("orders", 0): ElectionType.PREFERRED, ("orders", 1): ElectionType.UNCLEAN}
     ),

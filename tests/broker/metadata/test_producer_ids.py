@@ -70,6 +70,25 @@ async def test_a_block_goes_on_behind_the_last_one(tree: MemoryNodeTree) -> None
     assert await block_of(tree) == (35, 5000, 5999)
 
 
+async def test_left_ids_are_never_issued(tree: MemoryNodeTree) -> None:
+    """Each id issued after `leave_block` is above every block claimed before, also while a claim is on its way."""
+    ids = ProducerIds(tree, broker_id=1, block_size=10)
+    await ids.start()
+    assert ids.next_producer_id() == 0
+    ids.leave_block()
+    assert ids.next_producer_id() is None
+    write = tree.write
+
+    async def leaving(path: str, data: bytes, version: int) -> int:
+        tree.write = write  # type: ignore[method-assign]
+        written = await write(path, data, version)
+        ids.leave_block()
+        return written
+
+    tree.write = leaving  # type: ignore[method-assign]
+    assert await ids.wait_for_producer_id() == 20
+
+
 async def test_a_node_without_data_means_the_first_block(tree: MemoryNodeTree) -> None:
     """Kafka creates the node empty when it starts."""
     await tree.create(PATH, b"")

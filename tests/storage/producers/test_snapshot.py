@@ -26,7 +26,7 @@ from echoless.storage.producers.snapshot import (
     shift_times,
     write_snapshot,
 )
-from echoless.storage.producers.state import ProducerStates
+from echoless.storage.producers.state import NONE_LOST, ProducerStates
 from tests.fakes.memory_file_system import MemoryFileSystem, PowerFailure
 from tests.storage.producers.entries import entries, producer_ids
 
@@ -188,6 +188,17 @@ def test_nonsense_under_a_good_checksum_is_refused(objects: tuple[Any, ...], rea
     """A checksum proves that bytes arrived, not that they make sense; the message says what fails."""
     with pytest.raises(SnapshotError, match=reason):
         decode_snapshot(sealed(*objects))
+
+
+def test_the_lowest_lost_id_is_kept() -> None:
+    """A partition that is opened again, or copied, knows that it has forgotten an older producer."""
+    states = states_with({2000: ENTRY}, window=5)
+    states.lose_from(1999)
+    loaded = ProducerStates()
+    decode_snapshot(encode_snapshot(1, states.freeze())).load_into(loaded)
+    assert loaded.lost_from == 1999
+    decode_snapshot(GOLDEN).load_into(loaded)
+    assert loaded.lost_from == NONE_LOST
 
 
 def test_unknown_header_fields_are_ignored() -> None:
