@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
-EXPIRED_AT_ONCE_MAX: Final = 10_000
+EXPIRED_AT_ONCE_MAX: Final = 1000
 _COPIED_MAX: Final = 4096
 """Batches of fewer bytes are copied for the write, which is faster than a view of them."""
 _new: Final = tuple.__new__
@@ -615,6 +615,7 @@ class Log:
             config.producers_max,
             config.leased_producer_expiration_ms,
             is_fair=config.producers_fair,
+            forgotten_max=config.forgotten_max,
         )
 
     def _replace_producers(self, producers: ProducerStates) -> None:
@@ -689,7 +690,7 @@ class Log:
     def expire_producers(self, now_ms: int) -> int:
         """Forgets producers that have appended nothing for too long; returns how many.
 
-        At most `EXPIRED_AT_ONCE_MAX`, about 30 ms; 0 if none is left, or the log is changing.
+        At most `EXPIRED_AT_ONCE_MAX`, a few ms; 0 if none is left, or the log is changing.
         """
         if self._change is not None:
             return 0
@@ -703,6 +704,7 @@ class Log:
             expiration_ms=config.producer_id_expiration_ms,
             producers_max=config.producers_max,
             leased_expiration_ms=config.leased_producer_expiration_ms,
+            forgotten_max=config.forgotten_max,
         )
         self._set_rules()
 

@@ -41,6 +41,8 @@ class LogConfig:
     """
     producers_fair: bool = False
     """The owner with most producer ids loses one first, not the one idle for longest (`protocol/bound_ids.py`)."""
+    forgotten_producers_max: int = 10_000
+    """Forgotten producer ids of which the newest batch is kept (`producers/forgotten.py`)."""
     is_compacted: bool = False
     """`cleanup.policy` names `compact`: of each key the newest record is kept."""
     compaction_rules: CompactionRules = field(default_factory=CompactionRules)
@@ -48,3 +50,9 @@ class LogConfig:
     unknown_producer_id: UnknownProducerId = UnknownProducerId.REJECT
     older_ids_end: int = 0
     """Producer ids below it may go on here after a deleted topic of the same name (`protocol/dedup.py`)."""
+
+    @property
+    def forgotten_max(self) -> int:
+        """Forgotten producers to keep: none where anything is accepted of them, as Kafka does."""
+        accepts = self.unknown_producer_id is UnknownProducerId.ACCEPT
+        return 0 if accepts else self.forgotten_producers_max

@@ -38,6 +38,7 @@ def with_segments(opening: LogOpening, segments: Segments) -> Recovered:
             config.producers_max,
             config.leased_producer_expiration_ms,
             is_fair=config.producers_fair,
+            forgotten_max=config.forgotten_max,
         ),
         leader_epochs=_open_leader_epochs(opening),
         log_start_offset=opening.log_start_offset,

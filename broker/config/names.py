@@ -346,6 +346,11 @@ class Config(StoredConfig):
         integer(0),
         "producers remembered per partition, least recently used go first, leased never; 0: no limit",
     )
+    forgotten_producers_per_partition_max: int = _setting(
+        10_000,
+        integer(0),
+        "producers per partition that expired or were evicted and can still go on; 90 bytes each",
+    )
 
     authorizer: Authorizer = _setting(
         Authorizer.NONE,

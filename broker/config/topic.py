@@ -199,6 +199,7 @@ def to_log_config(config: Config, name: str, overrides: Mapping[str, str]) -> Lo
         producers_max=config.producers_per_partition_max,
         producers_fair=config.producer_id_binding is ProducerIdBinding.PRINCIPAL,
         unknown_producer_id=config.unknown_producer_id,
+        forgotten_producers_max=config.forgotten_producers_per_partition_max,
         is_compacted=topic.is_compacted,
         compaction_rules=CompactionRules(
             min_dirty_ratio=topic.min_cleanable_dirty_ratio,

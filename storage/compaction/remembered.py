@@ -2,7 +2,8 @@
 
 They come from the producer snapshot there, which a flush has written. What happened since may only have moved
 batches out of a window, each within the time after which an idle producer is forgotten: that says how old a batch
-is in the snapshot if no window can hold it any more. Called by `cleaning.py`.
+is in the snapshot if no window can hold it any more. The newest batch of a producer stays as long as the log keeps that
+of forgotten ones: a replica that begins with the log alone shall know them too. Called by `cleaning.py`.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class Remembered:
             found += (
                 batch.last_offset
                 for newer, batch in enumerate(reversed(entry.batches))
-                if idle_ms < (config.window - newer) * kept_ms
+                if (not newer and config.forgotten_max)
+                or idle_ms < (config.window - newer) * kept_ms
             )
             if not count % _PAUSE_PRODUCERS:
                 yield

@@ -116,10 +116,14 @@ class ProducerOrder:
             return producer_id, entry.last_append_ms
         return None
 
-    def forget(self, producer_id: int) -> None:
-        """Forgets the id, which has to be known."""
-        if not self._packed.remove(producer_id):
-            del self.live[producer_id]
+    def take(self, producer_id: int) -> bytes:
+        """Removes the id, which has to be known, and returns its record."""
+        slot = self._packed.get(producer_id) if self._packed else None
+        if slot is None:
+            return encode_record(self.live.pop(producer_id))
+        record = bytes(slot[: record_size(read_batch_count(slot))])
+        self._packed.remove(producer_id)
+        return record
 
 
 def _records(

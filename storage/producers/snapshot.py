@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from echoless.protocol.checksum import crc32c
@@ -69,23 +70,31 @@ class Snapshot(NamedTuple):
     producers: int
     """The number of producers."""
     blocks: tuple[memoryview, ...]
+    forgotten: int = 0
+    """The number of producers that are forgotten, and of which one batch is kept: the first ones."""
     lost_from: int = NONE_LOST
     """The lowest number of a producer id that was known once and is not in here (`issue_number`)."""
 
     def records(self) -> Iterator[tuple[int, memoryview]]:
-        """Yields every producer id with its packed record, oldest append first."""
+        """Yields every producer id with its packed record: the forgotten ones, then by last append, oldest first."""
         for block in self.blocks:
             for producer_id, start, end in _walk(block, self.window):
                 yield producer_id, block[start:end]
 
     def items(self) -> Iterator[tuple[int, ProducerEntry]]:
-        """Yields every producer id with its entry, oldest append first."""
+        """Yields every producer id with its entry, in the same order."""
         for producer_id, record in self.records():
             yield producer_id, decode_record(record)
 
     def load_into(self, producers: ProducerStates) -> None:
         """Replaces all of `producers`; its own window and bound apply, expiry is up to the caller."""
-        producers.load(self.records(), self.producers, self.window, self.lost_from)
+        producers.load(
+            self.records(),
+            self.producers,
+            self.window,
+            forgotten=self.forgotten,
+            lost_from=self.lost_from,
+        )
 
 
 def write_snapshot(fs: FileSystem, path: str, offset: int, producers: ProducerStates) -> None:
@@ -109,8 +118,10 @@ def encode_snapshot(offset: int, producers: ProducerStates | FrozenStates) -> by
         "version": VERSION,
         "offset": offset,
         "window": producers.window,
-        "producers": len(producers),
+        "producers": producers.forgotten_count + len(producers),
     }
+    if producers.forgotten_count:
+        header["forgotten"] = producers.forgotten_count
     if producers.lost_from != NONE_LOST:
         header["lost_from"] = producers.lost_from
     parts = [msgpack.packb(header)]
@@ -174,7 +185,7 @@ class _Reader:
 
 def _blocks(producers: ProducerStates | FrozenStates) -> Iterator[bytes]:
     block = bytearray()
-    for producer_id, record in producers.records():
+    for producer_id, record in chain(producers.forgotten_records(), producers.records()):
         block += _PRODUCER_ID.pack(producer_id)
         block += record
         if len(block) >= _BLOCK_BYTES:
@@ -207,10 +218,12 @@ def _from_objects(data: Buffer, unpacker: Iterable[Any]) -> Snapshot:
         raise NewerSnapshotError(newer_format(header["version"], VERSION))
     if header.get("version") != VERSION:
         raise SnapshotError(f"version {header.get('version')!r} is not {VERSION}")
+    producers = _bounded(header, "producers", 0, 2**31 - 1)
     return Snapshot(
         offset=_bounded(header, "offset", 0, 2**63 - 1),
         window=_bounded(header, "window", 1, WINDOW_MAX),
-        producers=_bounded(header, "producers", 0, 2**31 - 1),
+        producers=producers,
+        forgotten=_bounded({"forgotten": 0, **header}, "forgotten", 0, producers),
         blocks=tuple(_views(data, unpacker)),
         lost_from=_bounded({"lost_from": NONE_LOST, **header}, "lost_from", 0, NONE_LOST),
     )

@@ -42,7 +42,7 @@ def starting_snapshot(
     if usable:
         return usable[-1]
     if first_offset > 0:
-        producers = ProducerStates(config.window)
+        producers = ProducerStates(config.window, forgotten_max=config.forgotten_max)
         load_snapshot(fs, directory, producers, first_offset)
         path = paths.offset_file(directory, first_offset, paths.SNAPSHOT)
         write_snapshot(fs, path, first_offset, producers)

@@ -1,6 +1,7 @@
 """The producers of one partition: producer id -> entry, ordered by last append.
 
-Producers are forgotten when they have been idle for too long, or when there are too many of them.
+Producers are forgotten when they have been idle for too long, or when there are too many of them. Of each that is
+forgotten the newest batch is kept for a while (`forgotten.py`): `get` answers with it, and nothing else counts it.
 Leased ids (`protocol/leases.py`) are kept for longer, and no bound evicts them. So they have an order
 of their own, and expiry and eviction take from the front of an order without a scan.
 
@@ -8,6 +9,7 @@ Times are the data directory's own clock (`clock_checkpoint.py`). A crash can se
 minute, so the order of times is not strict; the front is never skipped, so an entry may then expire
 late, but never early. An expired entry that no sweep has removed yet still counts, as in Kafka.
 
+Invariant: an id that was here and is below `lost_from` is known, or forgotten and kept.
 Invariant: a leased id is not forgotten before `leased_expiration_ms` after its last append.
 
 Called by the log. Decides nothing (`protocol/dedup.py` does), reads no clock, touches no file.
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from operator import itemgetter
 from typing import Final
 
@@ -24,6 +27,7 @@ from echoless.protocol.bound_ids import issue_number
 from echoless.protocol.dedup import WINDOW_DEFAULT, ProducerEntry
 from echoless.protocol.leases import LEASED_ID_MIN, is_leased
 from echoless.protocol.record_batch import Buffer
+from echoless.storage.producers.forgotten import ForgottenProducers
 from echoless.storage.producers.order import ProducerOrder
 from echoless.storage.producers.owners import Owners
 from echoless.storage.producers.record import decode_record, read_append_ms, trim_record
@@ -34,7 +38,10 @@ NONE_LOST: Final = 2**63 - 1
 class FrozenStates:
     """The producers at one moment, with the part of `ProducerStates` that a snapshot needs."""
 
-    __slots__ = ("_count", "_leased", "_plain", "lost_from", "window")
+    __slots__ = (
+        *("_count", "_forgotten", "_leased", "_plain"),
+        *("forgotten_count", "lost_from", "window"),
+    )
 
     def __init__(
         self,
@@ -42,10 +49,15 @@ class FrozenStates:
         count: int,
         plain: Callable[[], Iterator[tuple[int, Buffer]]],
         leased: Callable[[], Iterator[tuple[int, Buffer]]],
-        lost_from: int = NONE_LOST,
+        *,
+        forgotten: Callable[[], Iterator[tuple[int, Buffer]]],
+        forgotten_count: int,
+        lost_from: int,
     ) -> None:
         self.window = window
         self.lost_from = lost_from
+        self.forgotten_count = forgotten_count
+        self._forgotten = forgotten
         self._count = count
         self._plain = plain
         self._leased = leased
@@ -56,6 +68,10 @@ class FrozenStates:
     def records(self) -> Iterator[tuple[int, Buffer]]:
         """Yields every producer with its packed record, oldest append first."""
         return _merged(self._plain(), self._leased())
+
+    def forgotten_records(self) -> Iterator[tuple[int, Buffer]]:
+        """Yields every forgotten producer that is kept, with its packed record, forgotten first first."""
+        return self._forgotten()
 
     def items(self) -> Iterator[tuple[int, ProducerEntry]]:
         """Yields every producer, oldest append first."""
@@ -84,8 +100,11 @@ class ProducerStates:
         leased_expiration_ms: int = 0,
         *,
         is_fair: bool = False,
+        forgotten_max: int = 0,
     ) -> None:
         """`window`: batches kept per producer; `producers_max` 0: any number of producers.
+
+        `forgotten_max`: forgotten producers of which the newest batch is kept.
 
         `is_fair`: the owner with most producers loses one first (`protocol/bound_ids.py`).
 
@@ -101,20 +120,30 @@ class ProducerStates:
         self.expired_total = 0
         """Producers forgotten because they were idle for too long."""
         self.lost_from = NONE_LOST
-        """The lowest number of a producer id that was here and is not known any more (`issue_number`)."""
+        """The lowest number of a producer id that was here, and of which nothing is kept (`issue_number`)."""
         self.on_loss: Callable[[], None] | None = None
         """Called when `lost_from` has changed."""
         self._plain = ProducerOrder(window)
         self._leased = ProducerOrder(window)
+        self._forgotten = ForgottenProducers(forgotten_max)
         self._owners = Owners() if is_fair and producers_max else None
 
     def __len__(self) -> int:
         return len(self._plain) + len(self._leased)
 
     def get(self, producer_id: int) -> ProducerEntry | None:
-        """The entry of the id (>= 0), None if it is not known."""
+        """The entry of the id (>= 0), None if nothing is known of it; of a forgotten one with the newest batch alone."""
         order = self._plain if producer_id < LEASED_ID_MIN else self._order_of(producer_id)
-        return order.live.get(producer_id) or order.get(producer_id)
+        return (
+            order.live.get(producer_id)
+            or order.get(producer_id)
+            or self._forgotten.get(producer_id)
+        )
+
+    @property
+    def forgotten_count(self) -> int:
+        """The number of forgotten producers of which the newest batch is kept."""
+        return len(self._forgotten)
 
     def put(self, producer_id: int, entry: ProducerEntry) -> None:
         """Stores the entry as the newest; may forget the producer idle for longest."""
@@ -126,6 +155,8 @@ class ProducerStates:
             live.move_to_end(producer_id)
         else:
             order.put(producer_id, entry)
+            if self._forgotten:
+                self._forgotten.remove(producer_id)
         if self.producers_max:
             if self._owners is not None and order is self._plain:
                 self._owners.put(producer_id)
@@ -147,6 +178,7 @@ class ProducerStates:
         self.lost_from = NONE_LOST
         self._plain.clear()
         self._leased.clear()
+        self._forgotten.clear()
         if self._owners is not None:
             self._owners.clear()
 
@@ -166,25 +198,47 @@ class ProducerStates:
             return self._plain.records()
         return _merged(self._plain.records(), self._leased.records())
 
+    def forgotten_records(self) -> Iterator[tuple[int, Buffer]]:
+        """Yields every forgotten producer that is kept, with its packed record, forgotten first first."""
+        return self._forgotten.records()
+
     def freeze(self) -> FrozenStates:
         """Returns the present states, for any one thread, unaffected by later changes."""
         plain, leased = self._plain.freeze(), self._leased.freeze()
-        return FrozenStates(self.window, len(self), plain, leased, self.lost_from)
+        return FrozenStates(
+            self.window,
+            len(self),
+            plain,
+            leased,
+            forgotten=self._forgotten.freeze(),
+            forgotten_count=len(self._forgotten),
+            lost_from=self.lost_from,
+        )
 
     def load(
         self,
         records: Iterable[tuple[int, Buffer]],
         count: int,
         window: int,
+        *,
+        forgotten: int = 0,
         lost_from: int = NONE_LOST,
     ) -> None:
-        """Replaces everything by `count` records, oldest append first, written with a window of `window`."""
+        """Replaces everything by `count` records, oldest append first, written with a window of `window`.
+
+        The first `forgotten` of them are those of forgotten producers.
+        """
         self.lost_from = lost_from
+        self._forgotten.clear()
         self._plain.clear(expected=count)
         self._leased.clear()
         if self._owners is not None:
             self._owners.clear()
-        for producer_id, record in records:
+        left = iter(records)
+        for producer_id, record in islice(left, forgotten):
+            self._keep_forgotten(producer_id, record)
+        for producer_id, record in left:
+            self._forgotten.remove(producer_id)  # a peer may name it twice
             trimmed = record if window <= self.window else trim_record(record, self.window)
             order = self._order_of(producer_id)
             order.load_record(producer_id, trimmed)
@@ -200,6 +254,7 @@ class ProducerStates:
         expiration_ms: int | None = None,
         producers_max: int | None = None,
         leased_expiration_ms: int | None = None,
+        forgotten_max: int | None = None,
     ) -> None:
         """Changes the given settings. A narrower window keeps the newest batches; a lower bound evicts."""
         if expiration_ms is not None:
@@ -212,6 +267,9 @@ class ProducerStates:
             self._leased.resize_window(window)
         if producers_max is not None:
             self.producers_max = producers_max
+        if forgotten_max is not None:
+            self._forgotten.count_max = forgotten_max
+            self._lose_surplus()
         if self.producers_max:
             self._evict()
 
@@ -243,8 +301,15 @@ class ProducerStates:
         return expired
 
     def _forget(self, order: ProducerOrder, producer_id: int) -> None:
-        order.forget(producer_id)
-        self.lose_from(issue_number(producer_id))
+        self._keep_forgotten(producer_id, order.take(producer_id))
+
+    def _keep_forgotten(self, producer_id: int, record: Buffer) -> None:
+        self._forgotten.add(producer_id, record)
+        self._lose_surplus()
+
+    def _lose_surplus(self) -> None:
+        while (lost := self._forgotten.pop_surplus()) is not None:
+            self.lose_from(issue_number(lost))
 
     def lose_from(self, number: int) -> None:
         """Notes that producer ids from this number on may have been here and are not known any more."""

@@ -73,18 +73,6 @@ LIMITATIONS: Final[dict[tuple[str, str], Limitation]] = {
         reason="it does not raise its epoch after a batch that it gives up: the next one leaves a gap, "
         "and is given up with OutOfOrderSequenceNumber",
     ),
-    ("expired-producer-id", "kafkajs"): Limitation(
-        Outcome.REFUSED,
-        is_fatal=False,
-        reason="it gives the batch up with UNKNOWN_PRODUCER_ID, and every later one with it, until "
-        "the application makes a new producer",
-    ),
-    ("expired-producer-id", "aiokafka"): Limitation(
-        Outcome.REFUSED,
-        is_fatal=False,
-        reason="it gives the batch up with UnknownProducerId, and every later one with it, until "
-        "the application makes a new producer",
-    ),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -206,6 +207,37 @@ def test_idle_producers_are_forgotten_by_the_brokers_clock() -> None:
     assert one.log.expire_producers(NOW_MS + 999) == 0
     assert one.log.expire_producers(NOW_MS + 1000) == 1
     assert [producer_id for producer_id, _ in one.log.producers.items()] == [2]
+
+
+@pytest.mark.parametrize("restart", [lambda _: None, OneLog.open, OneLog.close_and_open])
+def test_an_expired_producer_goes_on(restart: Callable[[OneLog], object]) -> None:
+    """The next batch is stored, the newest is known, an older repeat is 46 and a gap 45."""
+    one = OneLog(replace(SMALL, producer_id_expiration_ms=1000))
+    one.fill(8)
+    assert one.log.expire_producers(NOW_MS + 1000) == 1
+    assert list(one.log.producers.items()) == []
+    one.log.flush()
+    restart(one)
+    one.log.expire_producers(NOW_MS + 2000)
+    newest, older, gap, following = (
+        one.append(producer_id=1, sequence=sequence) for sequence in (7, 6, 9, 8)
+    )
+    assert isinstance(newest, Duplicate)
+    assert newest.original.base_offset == 7
+    assert isinstance(older, Reject)
+    assert older.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    assert isinstance(gap, Reject)
+    assert gap.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert isinstance(following, Appended)
+
+
+def test_accepting_unknown_producers_keeps_none_that_are_forgotten() -> None:
+    """With `unknown_producer_id=accept` an expired producer may send anything, as in Kafka."""
+    config = replace(SMALL, unknown_producer_id=UnknownProducerId.ACCEPT)
+    one = OneLog(replace(config, producer_id_expiration_ms=1000))
+    one.fill(8)
+    one.log.expire_producers(NOW_MS + 1000)
+    assert isinstance(one.append(producer_id=1, sequence=20), Appended)
 
 
 def test_replayed_batches_count_from_the_time_of_opening() -> None:

@@ -134,9 +134,9 @@ def test_a_resend_behind_the_end_of_the_lease_is_a_repeat(
 def test_what_is_resent_when_the_margin_is_over() -> None:
     """The state is gone: a later sequence is refused; the first would be stored again.
 
-    The client has stopped before (`client/lease.py`).
+    The client has stopped before (`client/lease.py`). The newest batch may be kept a little longer.
     """
-    one = OneLog(CONFIG)
+    one = OneLog(replace(CONFIG, forgotten_producers_max=0))
     one.append(producer_id=LEASED, sequence=0, now_ms=NOW_MS)
     one.append(producer_id=LEASED, sequence=1, now_ms=NOW_MS)
     assert one.log.expire_producers(NOW_MS + 1000) == 1
@@ -159,4 +159,4 @@ def test_a_follower_and_a_fresh_replica_keep_it_too() -> None:
         again = replica.append(producer_id=LEASED, sequence=0, now_ms=NOW_MS + 999 + ahead_ms)
         assert isinstance(again, Duplicate)
         replica.log.expire_producers(NOW_MS + 1000 + ahead_ms)
-        assert replica.log.producers.get(LEASED) is None
+        assert LEASED not in dict(replica.log.producers.items())

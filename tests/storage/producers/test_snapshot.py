@@ -201,6 +201,33 @@ def test_the_lowest_lost_id_is_kept() -> None:
     assert loaded.lost_from == NONE_LOST
 
 
+def test_forgotten_producers_are_kept_apart() -> None:
+    """They are no producers of the partition, and go on from where they were."""
+    states = ProducerStates(5, producers_max=1, forgotten_max=2)
+    for producer_id in (1, 2, 3):
+        states.put(producer_id, ENTRY)
+    loaded = ProducerStates(5, forgotten_max=2)
+    decode_snapshot(encode_snapshot(1, states.freeze())).load_into(loaded)
+    assert ([one for one, _ in loaded.items()], loaded.forgotten_count) == ([3], 2)
+    assert [loaded.get(producer_id) for producer_id in (1, 2, 3)] == [ENTRY] * 3
+    assert loaded.lost_from == NONE_LOST
+    decode_snapshot(encode_snapshot(1, states)).load_into(
+        less := ProducerStates(5, forgotten_max=1)
+    )
+    assert (less.get(1), less.get(2), less.lost_from) == (None, ENTRY, 1)
+
+
+def test_earlier_versions_take_forgotten_producers_for_known_ones() -> None:
+    """They ignore what the header says of them: the oldest producers, which are about to expire."""
+    states = ProducerStates(5, producers_max=1, forgotten_max=2)
+    for producer_id in (1, 2):
+        states.put(producer_id, ENTRY)
+    snapshot = decode_snapshot(encode_snapshot(1, states))
+    earlier = ProducerStates(5)
+    earlier.load(snapshot.records(), snapshot.producers, snapshot.window)
+    assert [one for one, _ in earlier.items()] == [1, 2]
+
+
 def test_unknown_header_fields_are_ignored() -> None:
     """A later release may add a field without a new version."""
     assert decode_snapshot(sealed(header(term=7), block_of(1))).producers == 1
