@@ -32,6 +32,7 @@ class Build:
 
     name: str
     language: str
+    """Directory of the sources."""
     variant: str
     tools: tuple[str, ...]
     """Programs needed for the build."""
@@ -114,4 +115,12 @@ def _build_node(sources: Path, place: Path) -> None:
 GO: Final = Build(name="franz-go", language="go", variant="", tools=("go",), steps=_build_go)
 NODE: Final = Build(
     name="kafkajs", language="node", variant="", tools=("node", "npm"), steps=_build_node
+)
+SARAMA: Final = Build(name="sarama", language="sarama", variant="", tools=("go",), steps=_build_go)
+PLATFORMATIC: Final = Build(
+    name="platformatic",
+    language="platformatic",
+    variant="",
+    tools=("node", "npm"),
+    steps=_build_node,
 )

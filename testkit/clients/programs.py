@@ -52,8 +52,9 @@ def _built_command(built: Build) -> list[str]:
     place = built.directory
     if built.language == "java":
         return ["java", *_JVM, "-cp", f"{place}/*", "echoless.Driver"]
-    if built.language == "node":
-        return ["node", str(place / "driver.js")]
+    if "npm" in built.tools:
+        [driver] = place.glob("driver.*js")
+        return ["node", str(driver)]
     return [str(place / "driver")]
 
 
@@ -89,3 +90,22 @@ PROGRAMS: Final = {
         ),
     )
 }
+FURTHER: Final = {
+    program.name: program
+    for program in (
+        Program(name="sarama", client="sarama", batches_under_way=_ONE_BY_ONE, build=build.SARAMA),
+        Program(
+            name="platformatic",
+            client="@platformatic/kafka",
+            batches_under_way=_ONE_BY_ONE,
+            build=build.PLATFORMATIC,
+        ),
+        Program(
+            name="kafka_python",
+            client="kafka-python",
+            batches_under_way=_ONE_BY_ONE,
+            module="kafka",
+        ),
+    )
+}
+"""Clients that take no part in the scenarios."""

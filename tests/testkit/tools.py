@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from echoless.testkit.clients.build import Build, BuildError
-from echoless.testkit.clients.programs import PROGRAMS
+from echoless.testkit.clients.programs import FURTHER, PROGRAMS, Program
 from echoless.testkit.zookeeper_process import has_jars
 from tests.support.tool import Tool, ToolError
 
@@ -31,6 +31,7 @@ def _no_jars() -> None:
 _DRIVERS = [_driver(program.build) for program in PROGRAMS.values() if program.build is not None]
 NAMES = tuple(tool.name for tool in _DRIVERS)
 """The tools that every test with all clients requires."""
+_FURTHER = [_driver(program.build) for program in FURTHER.values() if program.build is not None]
 ZOOKEEPER = Tool(
     name="pyspark-zookeeper",
     used_by="the scenarios with several brokers",
@@ -39,4 +40,9 @@ ZOOKEEPER = Tool(
     needs=("java",),
 )
 """ZooKeeper's jars in PySpark, which `echoless.testkit.scenarios` starts."""
-TOOLS = (*_DRIVERS, ZOOKEEPER)
+TOOLS = (*_DRIVERS, *_FURTHER, ZOOKEEPER)
+
+
+def tool_of(program: Program) -> tuple[str, ...]:
+    """The tools that a test with this client requires."""
+    return () if program.build is None else (f"driver-{program.build.name}",)
