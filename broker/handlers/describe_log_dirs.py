@@ -30,6 +30,7 @@ API = declared(__name__)
 Sizes = defaultdict[str, dict[int, int]]
 """Bytes by topic and partition."""
 
+_ERROR_CODE_FROM: Final = 3
 _UNKNOWN_BYTES: Final = -1
 
 
@@ -102,8 +103,15 @@ def _topic(name: str, sizes: dict[int, int]) -> dict[str, Any]:
 
 
 def refuse(refusal: Refusal, _services: Services) -> Answer:
-    """The error, from version 3 on, and no directory."""
-    return {"error_code": refusal.error.code, "results": ()}
+    """The error of the whole answer from version 3 on; before, in a row.
+
+    There no row at all means that the client may not ask, as in Kafka.
+    """
+    code = refusal.error.code
+    is_row = refusal.request.version < _ERROR_CODE_FROM
+    rows: tuple[dict[str, Any], ...] = ({"error_code": code, "log_dir": "", "topics": ()},)
+    is_denied = code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return {"error_code": code, "results": rows if is_row and not is_denied else ()}
 
 
 SERVED = Served(API, handle, refuse, permit=permits.cluster(AclOperation.DESCRIBE))

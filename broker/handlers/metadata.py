@@ -424,6 +424,7 @@ def _partition(row: PartitionRow) -> dict[str, Any]:
 
 def _answer(services: Services, listener: str, topics: list[dict[str, Any]]) -> dict[str, Any]:
     return {
+        "error_code": ErrorCode.NONE,
         "brokers": [
             {"node_id": broker_id, "host": address.host, "port": address.port}
             for broker_id, address in client_addresses(services.cluster, listener).items()
@@ -445,7 +446,13 @@ def refuse(refusal: Refusal, services: Services) -> Answer:
         keys = [name for name in names if refusal.is_refused(name, -1)]
     rows = [_topic(refusal.error.code, *_name_and_id(key, refusal, services), []) for key in keys]
     if refusal.is_before_login:
-        return {"brokers": (), "cluster_id": None, "controller_id": _NO_BROKER, "topics": rows}
+        return {
+            "error_code": ErrorCode.NONE,
+            "brokers": (),
+            "cluster_id": None,
+            "controller_id": _NO_BROKER,
+            "topics": rows,
+        }
     return _answer(services, refusal.request.peer.listener, rows)
 
 
