@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from echoless.broker.network.request import Peer
     from echoless.broker.tree.node_tree import NodeTree
 
-REMEMBERED_MAX: Final = 25_000
+REMEMBERED_MAX: Final = 10_000
 """Names for which each client's rights are remembered, per operation."""
 REMEMBERED_BY_ALL_MAX: Final = 200_000
 """The same for all clients together, since everything was last forgotten: a client chooses names as it likes."""
@@ -86,15 +86,6 @@ class Rights:
             allowed = self._allowed[operation, resource_type] = Allowed(
                 self, operation, resource_type
             )
-        return allowed
-
-    def allowed_of_many(
-        self, operation: AclOperation, resource_type: ResourceType, count: int
-    ) -> Mapping[str, bool]:
-        """The same, with room to remember so many answers more: the rest of a long request finds all of them."""
-        allowed = self.allowed(operation, resource_type)
-        if len(allowed) + count > REMEMBERED_MAX:
-            self._allowed[operation, resource_type].clear()
         return allowed
 
     def may(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:

@@ -81,7 +81,9 @@ def permit(request: Request, rights: Rights, services: Services) -> Denial | Non
     if body.replica_id >= 0:
         is_replica = rights.may_with_cluster(AclOperation.CLUSTER_ACTION)
         return None if is_replica else Denial(DENIED_TOPIC[AclOperation.CLUSTER_ACTION])
-    return denied_topics(AclOperation.READ, (one.topic for one in body.topics), rights, services)
+    return denied_topics(
+        AclOperation.READ, (one.topic for one in body.topics), rights, services, request.judged
+    )
 
 
 SERVED = Served(

@@ -7,7 +7,7 @@ things out, or whose rows are denied with different codes, asks in its handler (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from echoless.broker.handlers.request_topics import topics_of
@@ -63,21 +63,40 @@ def on_topics(operation: AclOperation, permit: Permit) -> Permit:
     return permit
 
 
-async def judge_in_turns(permit: Permit, request: Request, services: Services) -> None:
-    """Decides, some at a time, about the topics of a long request; the permit finds the decisions then.
+class Judged:
+    """Decisions about the topics of a long request."""
 
-    A name that is longer than one of a topic can be is not remembered, and decided again.
-    """
-    access, operation = services.access, _ON_TOPICS.get(permit)
-    if access is None or operation is None:
+    def __init__(self, operation: AclOperation | None) -> None:
+        """`operation` is what the request needs on each of them; None: nothing, or something else."""
+        self.operation = operation
+        self.refused: set[Any] = set()
+        self.is_any_allowed = False
+        self.ids: set[Any] = set()
+        """The ids among the names, of topics that exist."""
+
+    def judge(self, keys: Iterable[Any], rights: Rights, services: Services) -> Iterator[None]:
+        """Decides about a topic at a time, by name or id."""
+        assert self.operation is not None
+        for key in keys:
+            name = key if isinstance(key, str) else name_of(key, services)
+            if name is None or rights.may(self.operation, ResourceType.TOPIC, name):
+                self.is_any_allowed = True
+            else:
+                self.refused.add(key)
+            if name is not None and name is not key:
+                self.ids.add(key)
+            yield
+
+
+async def judge_in_turns(permit: Permit, request: Request, services: Services) -> None:
+    """Decides, some at a time, about the topics of a long request; the permit finds the decisions in `request.judged`."""
+    access = services.access
+    if access is None:
         return
-    names: list[str] = []
-    for key, _, _ in topics_of(request.body):
-        name = key if isinstance(key, str) else name_of(key, services)
-        if name is not None:
-            names.append(name)
-    allowed = access.rights(request.peer).allowed_of_many(operation, ResourceType.TOPIC, len(names))
-    await work_in_turns(map(allowed.__getitem__, names))
+    request.judged = judged = Judged(_ON_TOPICS.get(permit))
+    if judged.operation is not None:
+        keys = (key for key, _, _ in topics_of(request.body))
+        await work_in_turns(judged.judge(keys, access.rights(request.peer), services))
 
 
 asked_by_handler = everyone
@@ -122,19 +141,25 @@ def topics(operation: AclOperation, *, or_cluster: AclOperation | None = None) -
     def permit(request: Request, rights: Rights, services: Services) -> Denial | None:
         if or_cluster is not None and rights.may_with_cluster(or_cluster):
             return None
-        keys = [key for key, _, _ in topics_of(request.body)]
-        return denied_topics(operation, keys, rights, services)
+        keys = (key for key, _, _ in topics_of(request.body))
+        return denied_topics(operation, keys, rights, services, request.judged)
 
     return on_topics(operation, permit)
 
 
 def denied_topics(
-    operation: AclOperation, keys: Iterable[Any], rights: Rights, services: Services
+    operation: AclOperation,
+    keys: Iterable[Any],
+    rights: Rights,
+    services: Services,
+    judged: Judged | None = None,
 ) -> Denial | None:
     """The denial of those topics on which the client may not do this; `keys` are their names or ids.
 
-    An unknown id is not denied: the handler says that it is unknown.
+    An unknown id is not denied: the handler says that it is unknown. Decisions in `judged` are taken from there.
     """
+    if judged is not None and judged.operation is operation:
+        return _denial(operation, judged.refused or None, is_any_allowed=judged.is_any_allowed)
     allowed = rights.allowed(operation, ResourceType.TOPIC)
     refused: set[Any] | None = None
     is_any_allowed = False
@@ -145,6 +170,12 @@ def denied_topics(
         else:
             refused = refused or set()
             refused.add(key)
+    return _denial(operation, refused, is_any_allowed=is_any_allowed)
+
+
+def _denial(
+    operation: AclOperation, refused: set[Any] | None, *, is_any_allowed: bool
+) -> Denial | None:
     if refused is None:
         return None
     if not is_any_allowed:

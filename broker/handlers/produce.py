@@ -78,7 +78,7 @@ def permit(request: Request, rights: Rights, services: Services) -> Denial | Non
         and any(has_producer_id(records) for _, rows in topics for _, records in rows)
     ):
         return Denial(denied(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER))
-    denial = denied_topics(write, (topic for topic, _ in topics), rights, services)
+    denial = denied_topics(write, (topic for topic, _ in topics), rights, services, request.judged)
     if denial is None or is_in_transaction(topics, body.transactional_id):
         return None
     return denial

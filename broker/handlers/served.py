@@ -9,7 +9,7 @@ import enum
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from echoless.broker.handlers.merged_responses import Rows, merge
 from echoless.broker.handlers.permits import Permit, closed
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 Handler = Callable[[Request, "Services"], Outcome]
 Refuse = Callable[[Refusal, "Services"], Answer]
+
+
+_ORDERED: Final = frozenset({"produce", "offset_commit", "offset_delete"})
+"""APIs whose later requests of the connection must not be handled first."""
 
 
 class Names(enum.Enum):
@@ -51,7 +55,8 @@ class Served(NamedTuple):
 
     def refuse_whole(self, refusal: Refusal, services: Services) -> Outcome:
         """Answers all of the request with the error; in a thread, if it names much."""
-        if names_many(refusal.request.body, ROWS_PER_TURN):
+        request = refusal.request
+        if request.judged is not None or names_many(request.body, ROWS_PER_TURN):
             return self._refused_in_thread(refusal, services)
         return self.refuse(refusal, services)
 
@@ -70,10 +75,28 @@ class Served(NamedTuple):
         field = listed_topics_field(request.body)
         if self.rows is None or (field is None and self.names is Names.PARTITIONS):
             return self.refuse_whole(refusal, services)
+        if request.judged is not None and self.api.name not in _ORDERED:
+            return self._rest_in_thread(refusal, services, handle)
         rest = without(request.body, refusal.is_refused)
+        return self._handle_rest(rest, refusal, services, handle)
+
+    async def _rest_in_thread(
+        self, refusal: Refusal, services: Services, handle: Handler
+    ) -> Answer:
+        """The same for a long request, which need not be handled before the next one of its connection."""
+        request = refusal.request
+        work = partial(without, request.body, refusal.is_refused)
+        rest = await for_client(request.peer.host, work)
+        outcome = self._handle_rest(rest, refusal, services, handle)
+        return await outcome if isinstance(outcome, Awaitable) else outcome
+
+    def _handle_rest(
+        self, rest: Any, refusal: Refusal, services: Services, handle: Handler
+    ) -> Outcome:
+        field = listed_topics_field(refusal.request.body)
         if field is not None and not getattr(rest, field):
-            return self.refuse(refusal, services)  # an empty list may mean all topics
-        outcome = handle(replace(request, body=rest), services)
+            return self.refuse_whole(refusal, services)  # an empty list may mean all topics
+        outcome = handle(replace(refusal.request, body=rest), services)
         return self._merged(outcome, refusal, services)
 
     def replace_parts(self, outcome: Outcome, refusal: Refusal, services: Services) -> Outcome:
@@ -93,11 +116,19 @@ class Served(NamedTuple):
         self, outcome: Awaitable[Answer], refusal: Refusal, services: Services
     ) -> Answer:
         answer = await outcome
+        if self.rows is not None and refusal.request.judged is not None:
+            return await for_client(
+                refusal.request.peer.host,
+                partial(self._refuse_and_merge, answer, refusal, services),
+            )
         refused = self.refuse(refusal, services)
         if self.rows is None:
             return refused
         merge = partial(self._merge, refusal.request.version, answer, refused)
         return await for_client(refusal.request.peer.host, merge)
+
+    def _refuse_and_merge(self, answer: Answer, refusal: Refusal, services: Services) -> Answer:
+        return self._merge(refusal.request.version, answer, self.refuse(refusal, services))
 
     def _merge(self, version: int, answer: Answer, refused: Answer) -> Answer:
         """The rows of both: kio reads and writes all of them, which takes a while."""

@@ -85,6 +85,8 @@ class Request:
     body: Any
     """The kio entity of the request's API and version, or what `Api.read_request` makes."""
     peer: Peer
+    judged: Any = None
+    """The topics of a long request that the client may not use (`broker/handlers/permits.py`); None for a short one."""
 
     @classmethod
     def of(cls, header: RequestHeader, body: Any, peer: Peer) -> Self:

@@ -179,3 +179,25 @@ def _recording(asked: list[str], method: Any) -> Any:
 def test_every_native_message_has_a_permit() -> None:
     """One that is forgotten would fail at its first request."""
     assert PERMITS.keys() == {*HANDLERS, "replica_fetch"}
+
+
+@pytest.mark.parametrize("named", [(OPEN, SECRET), (SECRET,)])
+async def test_a_long_request_is_judged_like_a_short_one(
+    kafka: RawConnection, named: tuple[str, ...]
+) -> None:
+    """In turns of the event loop, and with the same codes; nothing else is left of it, or something is."""
+    more = [f"{SECRET}-{number:05}" for number in range(1000)] if OPEN in named else []
+    row = nested("list_offsets", 5, "ListOffsetsPartition")
+    topic = nested("list_offsets", 5, "ListOffsetsTopic")
+    rows = tuple(row(partition_index=0, timestamp=LATEST) for _ in range(1 if more else 1000))
+    answer = await kafka.call(
+        "list_offsets",
+        5,
+        replica_id=-1,
+        isolation_level=0,
+        topics=tuple(topic(name=name, partitions=rows) for name in (*named, *more)),
+    )
+    codes = {one.name: {part.error_code for part in one.partitions} for one in answer.topics}
+    unknown = {name: {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} for name in more}
+    expected = {OPEN: {0}, SECRET: {DENIED}}
+    assert codes == {name: expected[name] for name in named} | unknown
