@@ -20,6 +20,7 @@ from echoless.broker.handlers.merged_responses import Rows
 from echoless.broker.handlers.mutations import Mutations
 from echoless.broker.handlers.permits import (
     DENIED_TOPIC,
+    Judged,
     denied_topics,
     name_of,
     on_topics,
@@ -145,8 +146,21 @@ def _shown_name(refusal: Refusal, topic_id: uuid.UUID, services: Services) -> st
     return name if rights.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name) else None
 
 
+def _denial_of_long(judged: Judged, rights: Rights, services: Services) -> Denial | None:
+    """The same for a request whose topics have been judged: what is left are ids of topics that exist."""
+    hidden = denied_topics(AclOperation.DESCRIBE, judged.ids, rights, services)
+    refused = judged.refused
+    if hidden is not None:
+        refused |= {one for one in judged.ids if hidden.is_refused(one, -1)}
+    if not refused:
+        return None
+    return Denial(DENIED_TOPIC[AclOperation.DELETE], lambda topic, _: topic in refused)
+
+
 def permit(request: Request, rights: Rights, services: Services) -> Denial | None:
     """Needs Delete; on a topic that is named by its id also Describe, since the answer has its name."""
+    if request.judged is not None:
+        return _denial_of_long(request.judged, rights, services)
     keys = [key for key, _, _ in topics_of(request.body)]
     ids = [key for key in keys if not isinstance(key, str)]
     denials = [
