@@ -207,3 +207,23 @@ async def test_a_connection_that_is_lost_has_no_further_step() -> None:
     for _ in range(10):
         await asyncio.sleep(0)
     assert inner.steps == []
+
+
+async def test_a_step_that_raises_costs_no_other_connection_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nor those that wait later."""
+    broken, other = OpenSsl(), OpenSsl()
+    raised: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context))
+
+    def fail(nbytes: int) -> None:
+        raise ValueError(nbytes)
+
+    monkeypatch.setattr(broken, "buffer_updated", fail)
+    connection(broken, early=TINY)
+    await idle(connection(other, "127.0.0.2", early=TINY))
+    assert len(raised) == 1
+    last = OpenSsl()
+    await idle(connection(last, early=TINY))
+    assert other.steps == last.steps == [TINY]
