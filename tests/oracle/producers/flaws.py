@@ -161,6 +161,23 @@ def compressed(rng: random.Random, batch: Batch) -> tuple[str, Batch]:
     return name, replace(batch, attributes=codec, payload=_COMPRESSORS[name](batch.payload))
 
 
+def uncompressed(attributes: int, data: bytes) -> bytes:
+    """The records as they were before `compressed`; damaged ones stay as they are."""
+    decompress = _DECOMPRESSORS.get(attributes & 7, bytes)
+    try:
+        return bytes(decompress(data))
+    except (ValueError, OSError, EOFError, cramjam.DecompressionError):
+        return data
+
+
+_DECOMPRESSORS = {
+    1: cramjam.gzip.decompress,
+    2: cramjam.snappy.decompress_raw,
+    3: cramjam.lz4.decompress,
+    4: cramjam.zstd.decompress,
+}
+
+
 def _gzip(data: bytes) -> bytes:
     packer = zlib.compressobj(wbits=31)
     return packer.compress(data) + packer.flush()

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.oracle.producers.differences import LEFT_OVER
-from tests.oracle.producers.flaws import FLAWS, TOO_LARGE, compressed, left_over
+from tests.oracle.producers.flaws import FLAWS, TOO_LARGE, compressed, left_over, uncompressed
 from tests.oracle.producers.history import (
     SMALL_BYTES_MAX,
     UNKNOWN_PARTITION,
@@ -42,8 +42,9 @@ def facts_of(records: bytes | None) -> Facts | None:
     if records is None or len(records) < _HEADER.size:
         return None
     header = _HEADER.unpack_from(records)
-    _, _, _, _, _, _, delta, _, timestamp, producer_id, epoch, sequence, _ = header
-    return Facts(producer_id, epoch, sequence, delta + 1, timestamp, records[_HEADER.size :])
+    _, _, _, _, _, attributes, delta, _, timestamp, producer_id, epoch, sequence, _ = header
+    content = uncompressed(attributes, records[_HEADER.size :])
+    return Facts(producer_id, epoch, sequence, delta + 1, timestamp, content)
 
 
 @dataclass(slots=True)
