@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from echoless.coordinators.groups.consumer.state import ConsumerState, read_consumer_value
-from echoless.coordinators.groups.shares import Shares
+from echoless.coordinators.groups.shares import GroupShares
 from echoless.coordinators.groups.usage import Usage, offset_size, value_size
 from echoless.protocol.errors import DecodeError
 from echoless.protocol.state_records.classic_group_value import GroupValue, read_group_value
@@ -38,7 +38,7 @@ class DurableGroup:
 class DurableGroups:
     """All groups of one partition of `__consumer_offsets`; none without a value and without offsets."""
 
-    def __init__(self, shares: Shares | None = None) -> None:
+    def __init__(self, shares: GroupShares | None = None) -> None:
         """Count the groups in `shares`."""
         self.groups: dict[str, DurableGroup] = {}
         self.size = 0
@@ -46,7 +46,7 @@ class DurableGroups:
         self.metadata = 0
         """Bytes of the metadata of offsets."""
         self.offset_count = 0
-        self._shares = shares or Shares()
+        self._shares = shares or GroupShares()
 
     def apply(self, key: bytes, value: bytes | None) -> str | None:
         """Put a record of the log. Returns why it was skipped instead: its type is not known.

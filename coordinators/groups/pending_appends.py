@@ -9,7 +9,7 @@ from echoless.coordinators.events import Now
 from echoless.coordinators.groups.effects import Effects
 from echoless.coordinators.groups.group import Group
 from echoless.coordinators.groups.records import GroupRecord, packed
-from echoless.coordinators.groups.shares import Shares
+from echoless.coordinators.groups.shares import GroupShares
 from echoless.coordinators.groups.usage import NOTHING, Usage, negative, plus, value_size
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.state_records.group_keys import MemberKey, OffsetKey
@@ -44,7 +44,7 @@ class PendingAppend:
 class PendingAppends:
     """Appends by their tokens, in order, and what groups know of them."""
 
-    def __init__(self, shares: Shares) -> None:
+    def __init__(self, shares: GroupShares) -> None:
         self._shares = shares
         self.last_token = 0
         self.usage = Usage()

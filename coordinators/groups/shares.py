@@ -31,7 +31,7 @@ class _Member(NamedTuple):
     size: int
 
 
-class Shares:
+class GroupShares:
     """The amounts that one coordinator holds for each sharer."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from echoless.coordinators.groups.durable import DurableGroups
 from echoless.coordinators.groups.group import Group, stored_group
 from echoless.coordinators.groups.handed_out_ids import HandedOutIds
 from echoless.coordinators.groups.pending_appends import PendingAppend, PendingAppends
-from echoless.coordinators.groups.shares import Shares
+from echoless.coordinators.groups.shares import GroupShares
 from echoless.coordinators.groups.usage import Usage
 
 
@@ -20,7 +20,7 @@ class GroupStore:
     """Groups and offsets, and the indexes over them."""
 
     def __init__(self) -> None:
-        self.shares = Shares()
+        self.shares = GroupShares()
         self.durable = DurableGroups(self.shares)
         self.live: dict[str, Group] = {}
         """Groups with soft state. A stored group that is empty and idle has none, and is made when needed."""

@@ -92,6 +92,7 @@ def test_it_is_what_kio_packs(
         version,
         {
             "throttle_time": 0,
+            "error_code": ErrorCode.NONE,
             "brokers": [
                 {"node_id": one.broker_id, "host": one.host, "port": one.port}
                 for one in some_brokers

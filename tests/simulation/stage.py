@@ -124,6 +124,11 @@ class Stage:
         assert machine.broker is not None
         return machine.broker.partitions[SPOT]
 
+    def doubts_its_clock(self, machine: Machine) -> bool:
+        """Whether its broker has not compared its clock with the others' yet, or disagrees with them."""
+        assert machine.broker is not None
+        return machine.broker.clock.doubt is not None
+
     def end_of(self, machine: Machine) -> int:
         """The log end offset of its replica."""
         return self.partition(machine).log.log_end_offset
