@@ -84,12 +84,16 @@ class SeenTree:
         return self._saved.last_id
 
     async def read(self) -> TreeReading:
-        """Reads the nodes. Raises `OldCopyError` if they are older than what was seen, `CoordinationError`."""
+        """Reads the nodes. Raises `OldCopyError` if they are older than what was seen, `CoordinationError`.
+
+        What is noted while the nodes are read may be newer than they are.
+        """
+        before = self._seen
         if not self._is_marked:
             reading = TreeReading((await self._tree.read_many([PATH]))[0], None)
         else:
             reading = TreeReading(*await self._tree.read_many([PATH, mark_path(self._broker_id)]))
-        self._check(reading)
+        self._check(reading, before)
         return reading
 
     async def check(self) -> None:
@@ -154,20 +158,20 @@ class SeenTree:
     def _next_mark(self, reading: TreeReading) -> int:
         return mark_of(self._broker_id, reading.mark) + 1
 
-    def _check(self, reading: TreeReading) -> None:
+    def _check(self, reading: TreeReading, before: SeenCounts) -> None:
         last_id = last_id_of(reading.block)
-        if last_id < self._seen.last_id:
+        if last_id < before.last_id:
             raise OldCopyError(
-                f"{PATH} went back: its last producer id is {last_id} and was {self._seen.last_id}; the "
+                f"{PATH} went back: its last producer id is {last_id} and was {before.last_id}; the "
                 f"coordinator's data is an old copy, and would hand ids out again: {REMEDY} DATA_DIR"
             )
-        self._seen = self._seen._replace(last_id=last_id)
+        self._seen = self._seen._replace(last_id=max(last_id, self._seen.last_id))
         if not self._is_marked:
             return
         mark = mark_of(self._broker_id, reading.mark)
-        if mark < self._seen.mark:
+        if mark < before.mark:
             raise OldCopyError(
                 f"{mark_path(self._broker_id)} went back: this broker's mark is {mark} and was "
-                f"{self._seen.mark}; the coordinator's data is an old copy that other brokers may have "
+                f"{before.mark}; the coordinator's data is an old copy that other brokers may have "
                 f"changed since: {REMEDY} DATA_DIR"
             )

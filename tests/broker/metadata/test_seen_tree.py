@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,6 +24,7 @@ from echoless.broker.metadata.producer_ids import ProducerIds
 from echoless.broker.metadata.seen_tree import SeenTree
 from echoless.broker.metadata.tree_mark import mark_path, raise_mark
 from echoless.broker.replication.peers import PeerError
+from echoless.broker.tree.node_tree import Node
 from echoless.storage.producer_id_checkpoint import SeenCounts
 from tests.fakes.memory_node_tree import MemoryTree, turns
 
@@ -294,3 +295,28 @@ async def test_a_claim_is_refused_that_another_broker_knows_to_be_old() -> None:
         await place.ids.wait_for_producer_id()
     await world.stop(0)
     await world.stop(1)
+
+
+async def test_a_reading_that_a_claim_has_overtaken_shows_no_old_copy() -> None:
+    """A reading may be older than what was noted meanwhile; a broker ended at its start because of that."""
+    tree = World().server.connect()
+    seen = SeenTree(tree, 1, is_marked=True)
+    await seen.prepare()
+    await seen.note(is_new=True)
+    go_on = asyncio.Event()
+    read_many = tree.read_many
+
+    async def held(paths: Sequence[str]) -> list[Node | None]:
+        found = await read_many(paths)
+        await go_on.wait()
+        return found
+
+    tree.read_many = held  # type: ignore[method-assign]
+    overtaken = [asyncio.create_task(seen.read()), asyncio.create_task(seen.note(is_new=True))]
+    await turns()
+    tree.read_many = read_many  # type: ignore[method-assign]
+    await ProducerIds(tree, 1, seen=seen).start()
+    last_id = seen.last_id
+    go_on.set()
+    await asyncio.gather(*overtaken)
+    assert seen.last_id == seen.saved_last_id == last_id
