@@ -66,6 +66,14 @@ def requests(names: typing.Collection[str] = (), *, newest: bool = False) -> Ite
                     yield one
 
 
+def sampled(first: int) -> Iterator[Shaped]:
+    """One request to every API in its newest version, in each of `SHAPES` in turn; the first API's is number `first`."""
+    cases = list(itertools.product(SHAPES, (False, True)))
+    for number, api in enumerate(APIS, start=first):
+        shape, deep = cases[number % len(cases)]
+        yield shaped(api, api.version_max, shape, deep=deep)
+
+
 def shaped(api: Api, version: int, shape: str, *, deep: bool = False) -> Shaped:
     """A request in one of `SHAPES`; with `deep`, its first row has the many rows inside."""
     entity = SHAPES[shape](smallest_request(api.name, version, elements=1), deep)
