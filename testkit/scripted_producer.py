@@ -40,6 +40,8 @@ class ScriptedBatch(NamedTuple):
     producer_epoch: int
     base_sequence: int
     values: tuple[bytes, ...]
+    timestamp: int = _NO_TIMESTAMP
+    """Of all its records, in milliseconds."""
 
     @property
     def last_sequence(self) -> int:
@@ -132,7 +134,7 @@ class ScriptedProducer:
 def encode(batch: ScriptedBatch) -> bytes:
     """The record batch: the same bytes each time it is sent."""
     return build_batch(
-        [Record(0, _NO_TIMESTAMP, None, value) for value in batch.values],
+        [Record(0, batch.timestamp, None, value) for value in batch.values],
         codec=Codec.NONE,
         producer_id=batch.producer_id,
         producer_epoch=batch.producer_epoch,

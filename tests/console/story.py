@@ -26,10 +26,12 @@ class Sender:
         self._producer = ScriptedProducer.open(broker.kafka_address)
         self._place = topic, partition
 
-    def send(self, base_sequence: int, count: int = 3, epoch: int = 0, text: str = "value") -> str:
+    def send(self, base_sequence: int, count: int = 3, epoch: int = 0, timestamp: int = -1) -> str:
         """Sends one batch; returns the name of the error, or `lost`."""
-        values = tuple(f"{text} {base_sequence + one}".encode() for one in range(count))
-        batch = ScriptedBatch(*self._place, self.producer_id, epoch, base_sequence, values)
+        values = tuple(f"value {base_sequence + one}".encode() for one in range(count))
+        batch = ScriptedBatch(
+            *self._place, self.producer_id, epoch, base_sequence, values, timestamp
+        )
         self._producer.send(batch)
         try:
             _, answer = self._producer.receive(timeout_s=2)
@@ -58,7 +60,7 @@ def tell(broker: Echoless) -> int:
     assert sender.send(9) == "NONE"
     assert sender.send(15) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
     assert sender.send(12) == "NONE"
-    assert sender.send(12, text="changed") == "NONE"
+    assert sender.send(12, timestamp=1) == "NONE"
     assert sender.send(0, 5, epoch=1) == "NONE"
     assert sender.send(15) == "INVALID_PRODUCER_EPOCH"
     for one in [*steady, sender]:
