@@ -252,5 +252,6 @@ def test_tabs_of_different_principals_do_not_tell_each_other(
         tab.get_by_label("Token").fill(token)
         tab.get_by_role("button", name="Log in").click()
         tab.locator("#link", has_text="live").wait_for()
+        tab.locator("event-list").wait_for(state="attached")  # its module has been loaded
     assert admin.get("/overview")["followers"]["consoles"] == 2
     broker.terminate()
