@@ -41,7 +41,7 @@ class ScriptedBatch(NamedTuple):
     base_sequence: int
     values: tuple[bytes, ...]
     timestamp: int = _NO_TIMESTAMP
-    """Of all its records, in milliseconds."""
+    """The time of all its records, in milliseconds."""
 
     @property
     def last_sequence(self) -> int:

@@ -10,7 +10,7 @@ native port and at `/producers/<topic>/<partition>`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +21,7 @@ from echoless.broker.handlers.merged_responses import Rows
 from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.served import Names, Served
 from echoless.broker.metadata.topic_names import check_topic_name
+from echoless.broker.network.order import LanePlace
 from echoless.broker.network.request import Answer, Outcome, Request
 from echoless.broker.network.turns import ROWS_PER_TURN, for_client, work_in_turns
 from echoless.broker.partitions.partition import Partition
@@ -48,7 +49,21 @@ PRODUCERS_AT_ONCE: Final = 500
 
 
 def handle(request: Request, services: Services) -> Outcome:
-    """One row per topic and partition, in the order of the request."""
+    """One row per topic and partition, in the order of the request; earlier produces of the connection are seen."""
+    appends = request.peer.order.appends
+    if appends.places:
+        return _after_appends(request, services, appends.enter())
+    return _described(request, services)
+
+
+async def _after_appends(request: Request, services: Services, place: LanePlace) -> Answer:
+    with place:
+        await place.come()
+        outcome = _described(request, services)
+    return outcome if isinstance(outcome, bytes) else await outcome
+
+
+def _described(request: Request, services: Services) -> bytes | Awaitable[bytes]:
     topics = request.body.topics
     asked = [(topic.name, index) for topic in topics for index in topic.partition_indexes]
     if len(asked) > ROWS_PER_TURN or _count(asked, services) > PRODUCERS_AT_ONCE:

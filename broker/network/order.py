@@ -12,7 +12,8 @@ its kind; later requests of that kind wait behind it, in the order in which they
 | `commits` | a commit of many partitions                        | has reached the coordinator            |
 | `faults`  | a request that a fault rule delays or freezes      | was processed                          |
 
-`imports` and `faults` keep every later request; `appends` keeps produce requests; `commits` keeps those of a group
+`imports` and `faults` keep every later request; `appends` keeps produce requests, and looks at producers, by which they
+would not be seen; `commits` keeps those of a group
 that a commit would change: overtaken by another commit it would take back what that stored, by its member's leaving or
 joining anew it would be refused, and by a look at the offsets it would not be seen.
 

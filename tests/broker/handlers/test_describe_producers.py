@@ -11,13 +11,16 @@ from echoless.broker.handlers import describe_producers
 from echoless.broker.handlers.describe_producers import PRODUCERS_AT_ONCE, REPEATED_PRODUCERS_MAX
 from echoless.protocol.dedup import BatchMetadata, ProducerEntry
 from echoless.protocol.errors import ErrorCode
+from echoless.protocol.record_check import READ_AT_ONCE_MAX
 from tests.broker.handlers.one_producer import produce
 from tests.support.in_process import Running
+from tests.support.raw_batches import plain_batch
 from tests.support.raw_client import (
     RawConnection,
     describe_producers_request,
     producer_rows,
 )
+from tests.support.raw_produce import PartitionData
 
 pytestmark = pytest.mark.usefixtures("ten_records")
 
@@ -69,6 +72,31 @@ async def test_many_producers_are_encoded_beside_the_loop(
         **dict.fromkeys(ids, 0),
     }
     assert threads != [threading.get_ident()]
+
+
+async def test_earlier_produces_of_the_connection_are_seen(kafka: RawConnection) -> None:
+    """One that is checked in a thread holds up the next one, and the look at the producers behind it, too."""
+    many = plain_batch(
+        [b"v"] * (2 * READ_AT_ONCE_MAX), producer_id=8, producer_epoch=0, base_sequence=0
+    )
+    after = plain_batch([b"v"], producer_id=8, producer_epoch=0, base_sequence=2 * READ_AT_ONCE_MAX)
+    later = plain_batch([b"v"], producer_id=9, producer_epoch=0, base_sequence=0)
+    for batch in (many, after):
+        kafka.send_produce(9, -1, [PartitionData("t", 0, batch.encode())])
+    kafka.send_request(describe_producers_request("t", [0]))
+    kafka.send_produce(9, -1, [PartitionData("t", 0, later.encode())])
+    for _ in range(2):
+        (answer,) = await kafka.receive_produce(9)
+        assert answer.error == 0
+    response = await kafka.receive_response("describe_producers", 0)
+    (answer,) = await kafka.receive_produce(9)
+    assert answer.error == 0
+    last = {
+        row.producer_id: row.last_sequence
+        for row in producer_rows(response.topics[0].partitions[0])
+    }
+    assert last[8] == 2 * READ_AT_ONCE_MAX
+    assert 9 not in last, "what came later is not"
 
 
 async def test_producers_of_no_topic(kafka: RawConnection) -> None:
