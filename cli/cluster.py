@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import typer
 
-from echoless.broker.config.values import parse_address
+from echoless.broker.config.values import Address, parse_address
 from echoless.cli.errors import CommandError
 from echoless.cli.options import BrokerOptions
 from echoless.client.command_config import command_security
@@ -115,8 +115,18 @@ class ClusterConnections:
         return sorted(self._addresses)
 
     def request_to(self, broker_id: int, api: str, fields: Mapping[str, Any]) -> Any:
-        """Sends a request to a broker that the last `metadata` named."""
-        return _asked(self._broker(broker_id), api, fields)
+        """Sends a request to a broker that the last `metadata` named; the next one after a failure connects anew."""
+        try:
+            return _asked(self._broker(broker_id), api, fields)
+        except CommandError:
+            if failed := self._by_id.pop(broker_id, None):
+                failed.close()
+            raise
+
+    def address_of(self, broker_id: int) -> str | None:
+        """HOST:PORT of a broker that the last `metadata` named."""
+        address = self._addresses.get(broker_id)
+        return None if address is None else str(Address(*address))
 
     def _broker(self, broker_id: int) -> BrokerConnection:
         if broker_id not in self._by_id:

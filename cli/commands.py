@@ -9,6 +9,7 @@ import typer
 from echoless.cli import (
     accept_loss,
     acls,
+    brokers,
     consume,
     coordinator,
     decisions,
@@ -86,6 +87,7 @@ app.add_typer(coordinator.app, name="coordinator")
 app.add_typer(scenario.app, name="scenario")
 app.add_typer(strays.app, name="strays")
 app.add_typer(users.app, name="users")
+app.command("brokers")(brokers.brokers)
 app.command("consume")(consume.consume)
 app.command("produce")(produce.produce)
 app.command("producers")(producers.producers)

@@ -10,9 +10,9 @@ import typer
 from echoless.cli.cluster import ClusterConnections, check
 from echoless.cli.completion import topic_names
 from echoless.cli.errors import CommandError
+from echoless.cli.move_progress import moves_with_bytes, show_moves, wait_for_moves
 from echoless.cli.option_groups import grouped
 from echoless.cli.options import BrokerOptions, Json
-from echoless.cli.output import counted, print_json, print_table
 
 _TIMEOUT_MS = 8_000
 """Shorter than the connection's own, so that the broker can say what it is waiting for."""
@@ -44,10 +44,15 @@ def reassign(
         typer.Option(metavar="OLD=NEW", help="Replace one broker by another."),
     ] = None,
     cancel: Annotated[bool, typer.Option("--cancel", help="Cancel moves in progress.")] = False,
+    wait: Annotated[
+        bool,
+        typer.Option("--wait", help="Wait until nothing moves, and show how far the copies are."),
+    ] = False,
     as_json: Json = False,
     broker: BrokerOptions,
 ) -> None:
-    """Move partitions to other brokers; without an option, show the moves in progress."""
+    """Move partitions to other brokers; without an option, show the moves in progress and how far they are."""
+    is_change = replicas is not None or replace is not None or cancel
     if (replicas is not None) + (replace is not None) + cancel > 1:
         raise CommandError("pass only one of --replicas, --replace and --cancel")
     if replicas is not None and (topic is None or not partition):
@@ -65,8 +70,11 @@ def reassign(
             for one in moving:
                 targets.setdefault(one["topic"], {})[one["partition"]] = None
             _alter(cluster, targets)
-        else:
-            _show(moving, as_json=as_json)
+        if wait:
+            wait_for_moves(lambda: moves_with_bytes(cluster, _moving(cluster, topic, partition)))
+            moving = []
+        if wait or not is_change:
+            show_moves(moves_with_bytes(cluster, moving), as_json=as_json)
 
 
 @grouped
@@ -196,8 +204,8 @@ def _moving(
     answer = cluster.request(
         "list_partition_reassignments", {"timeout": _TIMEOUT_MS, "topics": None}
     )
-    isrs = {
-        (one.name, row.partition_index): list(row.isr_nodes)
+    rows = {
+        (one.name, row.partition_index): row
         for one in _described(cluster, topic)
         for row in one.partitions
     }
@@ -206,21 +214,13 @@ def _moving(
             "topic": one.name,
             "partition": row.partition_index,
             "replicas": list(row.replicas),
-            "isr": isrs[one.name, row.partition_index],
+            "leader": rows[one.name, row.partition_index].leader_id,
+            "isr": list(rows[one.name, row.partition_index].isr_nodes),
             "adding": list(row.adding_replicas),
             "removing": list(row.removing_replicas),
         }
         for one in answer.topics
         for row in one.partitions
-        if (one.name, row.partition_index) in isrs
+        if (one.name, row.partition_index) in rows
         and (not partitions or row.partition_index in partitions)
     ]
-
-
-def _show(moving: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
-    if as_json:
-        print_json(list(moving))
-        return
-    columns = ("topic", "partition", "replicas", "in sync", "adding", "removing")
-    rows = [tuple(one.values()) for one in moving]
-    print_table(f"{counted(len(rows), 'partition')} being moved", columns, rows)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from echoless.broker.config.loading import Config
-from echoless.broker.environment import Environment, this_machine
 from echoless.broker.metadata.topic import NewTopic
-from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree
-from tests.support.in_process import Running, in_process
+from tests.support.in_process import Running
+from tests.support.in_process_cluster import in_process_cluster
 from tests.support.native_client import NativeConnection
 from tests.support.raw_batches import plain_batch
 
@@ -21,31 +18,11 @@ LARGE = 900_000
 """Bytes of a value: close to `max.message.bytes`, and many times what one read of a socket gets."""
 
 
-def environment(server: MemoryTree) -> Environment:
-    tree = server.connect()
-
-    async def open_tree(_config: Config) -> MemoryNodeTree:
-        return tree
-
-    return this_machine()._replace(open_tree=open_tree)
-
-
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[list[Running]]:
     """Brokers 1, 2 and 3."""
-    server = MemoryTree()
-    async with AsyncExitStack() as stack:
-        yield [
-            await stack.enter_async_context(
-                in_process(
-                    tmp_path / str(broker_id),
-                    environment=environment(server),
-                    broker_id=broker_id,
-                    coordinator="zookeeper://memory",
-                )
-            )
-            for broker_id in (1, 2, 3)
-        ]
+    async with in_process_cluster(tmp_path) as brokers:
+        yield brokers
 
 
 async def create(broker: Running, name: str) -> None:
