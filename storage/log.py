@@ -180,13 +180,17 @@ class Log:
         return self._change is not None
 
     def _set_rules(self) -> None:
-        config, producers = self.config, self.producers
-        # An older id that was here and is not known any more would store its repeats again.
-        older_ids_end = config.older_ids_end if producers.lost_from >= config.older_ids_end else 0
+        config = self.config
         self._rules = PartitionRules(
-            self.log_end_offset > 0, config.unknown_producer_id, older_ids_end
+            self.log_end_offset > 0, config.unknown_producer_id, config.older_ids_end
         )
-        producers.on_loss = self._set_rules
+
+    def _rules_of_unknown(self) -> PartitionRules:
+        rules = self._rules
+        if self.producers.lost_from < rules.older_ids_end:
+            # An older id that was here and is not known any more would store its repeats again.
+            return PartitionRules(rules.has_held_records, rules.unknown_producer_id)
+        return rules
 
     # Appending
 
@@ -215,7 +219,8 @@ class Log:
         if producer_id >= 0:
             entry = self.producers.get(producer_id)
             if is_client:
-                decision = decide(entry, header, self._rules)
+                rules = self._rules_of_unknown() if entry is None else self._rules
+                decision = decide(entry, header, rules)
             else:
                 decision = decide_epoch(entry, header)
             if decision is not APPEND:

@@ -121,8 +121,6 @@ class ProducerStates:
         """Producers forgotten because they were idle for too long."""
         self.lost_from = NONE_LOST
         """The lowest number of a producer id that was here, and of which nothing is kept (`issue_number`)."""
-        self.on_loss: Callable[[], None] | None = None
-        """Called when `lost_from` has changed."""
         self._plain = ProducerOrder(window)
         self._leased = ProducerOrder(window)
         self._forgotten = ForgottenProducers(forgotten_max)
@@ -313,7 +311,4 @@ class ProducerStates:
 
     def lose_from(self, number: int) -> None:
         """Notes that producer ids from this number on may have been here and are not known any more."""
-        if number < self.lost_from:
-            self.lost_from = number
-            if self.on_loss is not None:
-                self.on_loss()
+        self.lost_from = min(self.lost_from, number)

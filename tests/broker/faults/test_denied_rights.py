@@ -32,7 +32,14 @@ DENIED = {
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
 MINUTE = datetime.timedelta(minutes=1)
-LEFT_OUT = {"metadata", "describe_cluster", "list_groups", "list_transactions", "offset_fetch"}
+LEFT_OUT = {
+    "describe_cluster",
+    "describe_log_dirs",
+    "list_groups",
+    "list_transactions",
+    "metadata",
+    "offset_fetch",
+}
 """APIs that answer a client without rights, some of their versions or requests, by leaving things out."""
 
 NAMES_NOTHING = {ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_ID}
