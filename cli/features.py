@@ -12,6 +12,7 @@ from echoless.cli.errors import CommandError
 from echoless.cli.option_groups import grouped
 from echoless.cli.options import BrokerOptions, Json
 from echoless.cli.output import print_json, print_table
+from echoless.client.software import software_fields
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -20,7 +21,6 @@ app = typer.Typer(
 
 _COLUMNS: Final = ("feature", "supported_min", "supported_max", "finalized")
 _TIMEOUT_MS: Final = 30_000
-_SOFTWARE: Final = {"client_software_name": "echoless", "client_software_version": "0"}
 
 
 @app.command()
@@ -72,7 +72,7 @@ def upgrade(
 
 
 def _features(cluster: ClusterConnections) -> list[dict[str, Any]]:
-    answer = cluster.request("api_versions", _SOFTWARE)
+    answer = cluster.request("api_versions", software_fields())
     finalized = {
         one.name: one.max_version_level for one in getattr(answer, "finalized_features", ())
     }

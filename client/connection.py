@@ -33,6 +33,7 @@ from echoless.client.messages import (
     served_versions,
 )
 from echoless.client.security import NO_SECURITY, Security
+from echoless.client.software import NAMED_FROM, software_fields
 from echoless.protocol.errors import DecodeError
 
 __all__ = ["TIMEOUT_S_DEFAULT", "AuthenticationError", "BrokerConnection", "ConnectionFailedError"]
@@ -147,7 +148,11 @@ class BrokerConnection:
 
     def _negotiate(self) -> None:
         # Version 0 is served by every broker since 0.10, and returns the same.
-        self._served = served_versions(self._exchange(API_VERSIONS, 0, {}))
+        self._served = (
+            served_versions(self._exchange(API_VERSIONS, NAMED_FROM, software_fields()))
+            or served_versions(self._exchange(API_VERSIONS, 0, {}))
+            or {}
+        )
 
     def _version(self, api: str) -> int:
         try:

@@ -20,7 +20,7 @@ from kio.serial.errors import SerialError
 
 from echoless.client.produce_request import FLEXIBLE_FROM, PartitionBatch, encode_produce_request
 from echoless.protocol.entities import entity_builder
-from echoless.protocol.errors import DecodeError
+from echoless.protocol.errors import DecodeError, ErrorCode
 from echoless.protocol.headers import NO_TAGS, skip_tagged_fields
 from echoless.protocol.produce_response import VERSION_MAX as PRODUCE_VERSION_MAX
 from echoless.protocol.produce_response import ProducedRow, read_produce_response
@@ -34,6 +34,7 @@ LENGTH: Final = struct.Struct(">i")
 _REQUEST_HEADER: Final = struct.Struct(">hhih")
 _CLIENT_ID_BYTES: Final = CLIENT_ID.encode()
 _PRODUCE_KEY: Final = 0
+_UNSUPPORTED_VERSION: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 _VERSION_MAX: Final = {"produce": PRODUCE_VERSION_MAX}
 """From 13 on, a produce request names topics by id; names are used here."""
 
@@ -45,8 +46,10 @@ class UnservedApiError(Exception):
     """The broker and this client have no version of the API in common."""
 
 
-def served_versions(answer: Any) -> ServedVersions:
-    """The versions in kio's ApiVersions response."""
+def served_versions(answer: Any) -> ServedVersions | None:
+    """The versions in kio's ApiVersions response; None if the broker is too old for that of the request."""
+    if answer.error_code.value == ErrorCode.UNSUPPORTED_VERSION:
+        return None
     return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
 
 
@@ -109,6 +112,8 @@ def _header(api_key: int, version: int, correlation_id: int, *, is_flexible: boo
 
 def decode_answer(api: str, version: int, correlation_id: int, frame: bytes) -> Any:
     """kio's entity from a frame without its length. Raises `DecodeError`."""
+    if api == API_VERSIONS and _is_refused_version(frame):
+        version = 0
     cls = _schema(api, version, "response")
     position = _body_position(frame, correlation_id, is_flexible=cls.__header_schema__.__flexible__)
     try:
@@ -116,6 +121,11 @@ def decode_answer(api: str, version: int, correlation_id: int, frame: bytes) -> 
     except (SerialError, ValueError, OverflowError) as error:
         raise DecodeError(f"the answer to {api} v{version} cannot be read: {error}") from error
     return entity
+
+
+def _is_refused_version(frame: bytes) -> bool:
+    """Whether a broker answers an ApiVersions request that is too new for it: it does so in version 0."""
+    return frame[LENGTH.size : LENGTH.size + 2] == _UNSUPPORTED_VERSION
 
 
 def decode_produced(version: int, correlation_id: int, frame: bytes) -> list[ProducedRow]:

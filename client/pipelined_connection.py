@@ -34,6 +34,7 @@ from echoless.client.produce_queue import ProduceQueue
 from echoless.client.produce_request import PartitionBatch
 from echoless.client.receivers import Receiver, RowReceiver, WholeAnswer
 from echoless.client.security import NO_SECURITY, Login, Security, TokenLogin
+from echoless.client.software import NAMED_FROM, software_fields
 from echoless.client.streams import open_streams
 from echoless.client.tls import handshake_failure
 from echoless.protocol.errors import DecodeError
@@ -118,7 +119,11 @@ class PipelinedConnection:
         connection = cls(reader, writer, address, timeout_s, security.login)
         try:
             # Version 0 is served by every broker since 0.10, and returns the same.
-            connection._served = served_versions(await connection._send(API_VERSIONS, 0, {}))
+            connection._served = (
+                served_versions(await connection._send(API_VERSIONS, NAMED_FROM, software_fields()))
+                or served_versions(await connection._send(API_VERSIONS, 0, {}))
+                or {}
+            )
             if security.login is not None:
                 exchange = await awaited_exchange_of(security.login)
                 await connection._log_in(security.login, exchange)

@@ -47,8 +47,10 @@ def _framed(request: bytes, body: bytes, *, correlation_id: int | None = None) -
     return struct.pack(">ii", len(body) + 4, found) + body
 
 
-def _versions(*served: tuple[int, int, int]) -> bytes:
-    """ApiVersions v0: no error, then API key, least and greatest version of each API."""
+def _versions(request: bytes, *served: tuple[int, int, int]) -> bytes:
+    """ApiVersions v0: no error, then API key, least and greatest version of each API; of a newer version only an error."""
+    if struct.unpack_from(">hh", request)[1]:
+        return struct.pack(">hi", 35, 0)
     return struct.pack(">hi", 0, len(served)) + b"".join(
         struct.pack(">hhh", *one) for one in served
     )
@@ -60,26 +62,26 @@ def _api_key(request: bytes) -> int:
 
 
 def test_newest_common_version_is_used() -> None:
-    """A request is written in the newest version that both sides know."""
+    """A request is written in the newest version that both sides know; ApiVersions too, by an old broker's refusal."""
     asked: list[tuple[int, int]] = []
 
     def answer(request: bytes) -> bytes:
         asked.append(struct.unpack_from(">hh", request))
         if _api_key(request) == _API_VERSIONS:
-            return _framed(request, _versions((_METADATA, 0, 1)))
+            return _framed(request, _versions(request, (_METADATA, 0, 1)))
         brokers = struct.pack(">iih", 1, 5, 4) + b"host" + struct.pack(">ih", 9092, -1)
         return _framed(request, brokers + struct.pack(">ii", 5, 0))
 
     with _serving(answer) as port, BrokerConnection.open("127.0.0.1", port) as connection:
         metadata = connection.request("metadata", {"topics": None, "unknown_field": 1})
     assert [(b.node_id, b.host, b.port) for b in metadata.brokers] == [(5, "host", 9092)]
-    assert asked == [(_API_VERSIONS, 0), (_METADATA, 1)]
+    assert asked == [(_API_VERSIONS, 3), (_API_VERSIONS, 0), (_METADATA, 1)]
 
 
 def test_api_that_is_not_served_is_named() -> None:
     """Without a common version nothing is sent, and the error names the API."""
     with (
-        _serving(lambda request: _framed(request, _versions((_METADATA, 0, 1)))) as port,
+        _serving(lambda request: _framed(request, _versions(request, (_METADATA, 0, 1)))) as port,
         BrokerConnection.open("127.0.0.1", port) as connection,
         pytest.raises(ConnectionFailedError, match=r"does not serve create_topics$"),
     ):
@@ -91,7 +93,7 @@ def test_api_that_is_not_served_is_named() -> None:
     [
         lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n",
         lambda _: None,
-        lambda request: _framed(request, _versions(), correlation_id=99),
+        lambda request: _framed(request, _versions(request), correlation_id=99),
     ],
     ids=["http", "hangs up", "another correlation id"],
 )
@@ -108,7 +110,7 @@ def test_answer_that_cannot_be_read_is_an_error() -> None:
     """A truncated answer names the API and its version."""
     with (
         _serving(lambda request: _framed(request, b"\0\0")) as port,
-        pytest.raises(ConnectionFailedError, match="the answer to api_versions v0 cannot be read"),
+        pytest.raises(ConnectionFailedError, match="the answer to api_versions v3 cannot be read"),
     ):
         BrokerConnection.open("127.0.0.1", port)
 
@@ -118,7 +120,7 @@ def test_broker_that_hangs_up_later_is_an_error() -> None:
 
     def answer(request: bytes) -> bytes | None:
         if _api_key(request) == _API_VERSIONS:
-            return _framed(request, _versions((_METADATA, 0, 1)))
+            return _framed(request, _versions(request, (_METADATA, 0, 1)))
         return None
 
     with (

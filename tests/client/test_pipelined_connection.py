@@ -16,6 +16,8 @@ from tests.support.in_process import in_process
 Answer = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
 _VERSIONS = struct.pack(">hi", 0, 2) + struct.pack(">hhhhhh", 18, 0, 0, 3, 0, 1)
 """ApiVersions 0, Metadata 0 to 1."""
+_TOO_NEW = struct.pack(">hi", 35, 0)
+"""ApiVersions of a version above 0."""
 _METADATA = struct.pack(">iii", 0, -1, 0)
 """Metadata v1: no brokers, no controller, no topics."""
 ASK = {"topics": []}
@@ -30,8 +32,9 @@ async def serving(answer: Answer, timeout_s: float = 10) -> AsyncIterator[Pipeli
             while True:
                 (size,) = struct.unpack(">i", await reader.readexactly(4))
                 request = await reader.readexactly(size)
-                if struct.unpack_from(">h", request)[0] == 18:
-                    writer.write(framed(request, _VERSIONS))
+                api_key, version = struct.unpack_from(">hh", request)
+                if api_key == 18:
+                    writer.write(framed(request, _TOO_NEW if version else _VERSIONS))
                 else:
                     await answer(request, writer)
         except (EOFError, OSError):
