@@ -1,4 +1,4 @@
-"""The metrics of what a broker stands on: its log directory, its certificates and its machine's clock."""
+"""The metrics of what a broker stands on: its log directory, its certificates and its machine's clock, also beside the other brokers'."""
 
 from __future__ import annotations
 
@@ -30,6 +30,13 @@ async def machine_families(broker: BrokerView) -> list[Metric]:
     )
     for listener, end_s in sorted(({} if broker.tls is None else broker.tls.expiries_s).items()):
         expiries.add_metric([listener], end_s)
+    clocks = GaugeMetricFamily(
+        f"{_PREFIX}clock_ahead_seconds",
+        "Seconds by which the clock of this broker is ahead of another one's, below 0 if it is behind",
+        labels=["other"],
+    )
+    for broker_id, ahead_ms in sorted(broker.membership.clocks_ahead_ms.items()):
+        clocks.add_metric([str(broker_id)], ahead_ms / 1000)
     return [
         GaugeMetricFamily(
             f"{_PREFIX}log_directory_failed",
@@ -41,6 +48,7 @@ async def machine_families(broker: BrokerView) -> list[Metric]:
             for name, text, value in zip(names, texts, space, strict=False)
         ),
         expiries,
+        clocks,
         GaugeMetricFamily(
             f"{_PREFIX}wall_clock_seconds",
             "The machine's clock, in seconds since 1970",

@@ -355,6 +355,11 @@ class ClusterMember:
         """Compares the clock with the other brokers'; says why nothing may be deleted by time, None if it may."""
         return await self._peer_clocks.doubt(clock)
 
+    @property
+    def clocks_ahead_ms(self) -> Mapping[int, int]:
+        """Milliseconds that the clock is ahead of the other brokers', by broker id, as last compared."""
+        return self._peer_clocks.ahead_ms
+
     async def note_tree(self, last_id: int) -> int:
         """Notes the newest block of producer ids unless one up to `last_id` is noted; returns the last id noted."""
         return await self._tree_watch.note(last_id)

@@ -61,6 +61,10 @@ class ClusterMembership(Fencing[Partition], Protocol):
     async def clock_doubt(self, clock: Clock) -> str | None:
         """Compares the clock with the other brokers'; says why nothing may be deleted by time, None if it may."""
 
+    @property
+    def clocks_ahead_ms(self) -> Mapping[int, int]:
+        """Milliseconds that the clock is ahead of the other brokers', by broker id, as last compared."""
+
     async def note_tree(self, last_id: int) -> int:
         """Notes the newest block of producer ids unless one up to `last_id` is noted; returns the last id noted."""
 

@@ -59,8 +59,16 @@ class PeerClocks:
         self._needs_one = False
         return self._disagreement()
 
+    @property
+    def ahead_ms(self) -> dict[int, int]:
+        """Milliseconds that this broker's clock is ahead of each other one's, by broker id; negative where it is behind.
+
+        The way of the question counts as being behind, up to `ANSWER_S`.
+        """
+        return {one: ahead for one, (ahead, _) in self._ahead.items()}
+
     def _disagreement(self) -> str | None:
-        wrong = {one: ahead for one, (ahead, _) in self._ahead.items() if ahead > DIFFERENCE_MS_MAX}
+        wrong = {one: ahead for one, ahead in self.ahead_ms.items() if ahead > DIFFERENCE_MS_MAX}
         if not wrong:
             return None
         most = max(wrong, key=wrong.__getitem__)

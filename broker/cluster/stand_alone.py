@@ -84,6 +84,11 @@ class StandAlone:
     async def clock_doubt(self, clock: Clock) -> None:
         """Has no doubt: no other clock exists to compare with."""
 
+    @property
+    def clocks_ahead_ms(self) -> Mapping[int, int]:
+        """Empty."""
+        return {}
+
     async def note_tree(self, last_id: int) -> int:
         """Notes nothing: every block is claimed here."""
         del last_id

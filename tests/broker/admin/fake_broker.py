@@ -108,6 +108,7 @@ class FakeMembership:
     controller_id: int = 1
     unready_reason: str | None = None
     unproved_s: float = 0.0
+    clocks_ahead_ms: dict[int, int] = field(default_factory=dict)
 
     async def ask(
         self, broker_id: int, message: Mapping[str, Any], *, timeout_s: float

@@ -152,6 +152,14 @@ async def test_a_broker_that_can_acknowledge_nothing_is_not_ready(admin: AdminCl
     assert "echoless_active_controller 0.0" in text
 
 
+async def test_clocks_that_differ_are_in_the_metrics(admin: AdminClient) -> None:
+    """How far this broker's is ahead of each other one's, and which others are ahead of it."""
+    admin.broker.membership.clocks_ahead_ms = {2: 61_500, 3: -20}
+    text = await admin.text("/metrics")
+    assert 'echoless_clock_ahead_seconds{other="2"} 61.5' in text
+    assert 'echoless_clock_ahead_seconds{other="3"} -0.02' in text
+
+
 async def test_a_failed_disk_is_not_ready_in_the_metrics_either(admin: AdminClient) -> None:
     """The alert needs the number that the page gives to orchestration."""
     assert "echoless_ready 1.0" in await admin.text("/metrics")

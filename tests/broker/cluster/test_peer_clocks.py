@@ -90,8 +90,10 @@ async def test_a_broker_that_was_compared_counts_while_it_is_down() -> None:
     brokers.others = [None]
     brokers.up_ms = CONFIRMATION_MS
     assert await brokers.look() == 0
+    assert brokers.clocks.ahead_ms == {2: 10 * DAY_MS}
     brokers.up_ms += 1
     assert await brokers.look() > 0
+    assert brokers.clocks.ahead_ms == {}
 
 
 async def test_a_new_directory_waits_for_a_comparison() -> None:

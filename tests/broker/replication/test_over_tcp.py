@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from echoless.broker.admin.exposition import Exposition
+from echoless.broker.cluster.peer_clocks import ANSWER_S
 from echoless.broker.metadata.topic import NewTopic
 from tests.support.in_process import Running
 from tests.support.in_process_cluster import in_process_cluster
@@ -55,6 +58,16 @@ async def test_every_replica_has_what_was_acknowledged(cluster: list[Running]) -
         assert others == [first, first]
     assert (await produce(connection, 6, 1))["duplicate"]
     await connection.close()
+
+
+async def test_clocks_are_compared(cluster: list[Running]) -> None:
+    """The metrics of each broker have its difference to both others: less than the way of a question here."""
+    broker = cluster[0].broker
+    assert await broker.membership.clock_doubt(broker.clock) is None
+    text = (await Exposition(broker).text()).decode()
+    found = re.findall(r'^echoless_clock_ahead_seconds{other="(\d)"} (\S+)$', text, re.MULTILINE)
+    assert [other for other, _ in found] == ["2", "3"]
+    assert all(-ANSWER_S <= float(ahead) <= 0 for _, ahead in found)
 
 
 async def test_a_new_topic_is_known_to_every_broker(cluster: list[Running]) -> None:
