@@ -12,6 +12,7 @@ earlier broker epoch led before it registers (`broker/cluster/withdrawal.py`).
 Invariant: `high_watermark <= log_end_offset`, and it never moves back while this broker leads.
 Invariant: with `log_flush=commit` nothing above `durable_offset` is below the high watermark.
 Invariant: nothing is acknowledged while the membership of this broker in the cluster is in doubt.
+Invariant: no request waits for an offset longer than this broker has led without another one in between.
 """
 
 from __future__ import annotations
@@ -73,6 +74,8 @@ class Partition:
         """The followers' progress and the ISR; None unless this broker leads."""
         self._gap_patience: GapPatience | None = None
         """Set while this broker leads after another, or after it rejected a batch it could not accept."""
+        self._led_since = -1
+        """The first of the leader epochs that this broker has led without another one in between."""
         self._state_version = -1
         self._fencing = fencing
         self._broker_id = config.broker_id
@@ -164,16 +167,28 @@ class Partition:
                 self.in_sync.change_replicas(replicas, _now_s())
 
     def _assume_role(self, state: LeaderAndIsr) -> None:
-        self._lose_role()
+        is_named = state.leader == self._broker_id
+        is_new_epoch = state.leader_epoch > self.log.leader_epochs.latest_epoch
+        leads = is_named and is_new_epoch and self.rules.unserved is None
+        if leads and self.is_leader and state.leader_epoch == self.leader_epoch + 1:
+            self.waiters.wake_fetches()  # those that wait for offsets wait on: nothing was cut off
+        else:
+            self._lose_role()
+            self._led_since = state.leader_epoch
         self.leader_epoch = state.leader_epoch
-        if state.leader != self._broker_id:
-            self.leader_id = state.leader
-        elif (
-            state.leader_epoch > self.log.leader_epochs.latest_epoch and self.rules.unserved is None
-        ):
+        if leads:
             self.leader_id = self._broker_id
             self._lead()
+        elif not is_named:
+            self.leader_id = state.leader
         # Else it led that epoch under an earlier session, or may not lead: the controller has to begin another one.
+
+    def has_led_since(self, leader_epoch: int) -> bool:
+        """Whether no other broker can have led since this one led in that epoch: what it stored then is still there.
+
+        Each change of the leader raises the epoch by one, so none was in between if this broker led in all of them.
+        """
+        return self.is_leader and leader_epoch >= self._led_since
 
     def _lead(self) -> None:
         log = self.log
@@ -184,7 +199,7 @@ class Partition:
             epoch_start_offset=log.log_end_offset,
             now_s=_now_s(),
         )
-        if self.leader_epoch > 0:
+        if self._led_since == self.leader_epoch > 0:
             self._be_patient()
         log.leader_epochs.assign(self.leader_epoch, log.log_end_offset)
         if self._flushes_before_commit and log.recovery_point < log.log_end_offset:
@@ -195,7 +210,7 @@ class Partition:
     def resign(self) -> None:
         """Gives up the role until `update` assigns one: the states read so far are void.
 
-        Requests that wait for the high watermark get NOT_LEADER_OR_FOLLOWER.
+        Requests that wait for an offset get NOT_LEADER_OR_FOLLOWER.
         """
         self._lose_role()
         self.leader_epoch = self._state_version = -1

@@ -54,7 +54,7 @@ class StoredBatch(NamedTuple):
     next_offset: int
     """The high watermark that commits it."""
     leader_epoch: int
-    """The epoch in which this broker led: in a later one, other records may have these offsets."""
+    """The epoch in which this broker led: if another leads after it, other records may have these offsets."""
 
 
 def append_batch(
@@ -133,7 +133,7 @@ def _comparison(
             decisions = flight.parts.decisions
             decisions.record(flight.request, partition, header, result, flight.now_ms)
         outcome = _not_appended(partition, header, result)
-        if type(outcome) is StoredBatch:  # it counts only while this broker leads as it did
+        if type(outcome) is StoredBatch:  # it counts only if this broker has led ever since
             return outcome._replace(leader_epoch=leader_epoch)
         return outcome
 
@@ -165,7 +165,7 @@ def unless_deposed(stored: StoredBatch) -> StoredBatch | PartitionProduced:
     Another leader may have cut the batch off, and high watermarks say nothing of what it was replaced by.
     """
     partition = stored.partition
-    if partition.is_leader and partition.leader_epoch == stored.leader_epoch:
+    if partition.has_led_since(stored.leader_epoch):
         return stored
     failed = PartitionProduced(*stored.produced)
     return failed._replace(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from echoless.broker.config.loading import LogFlush
+from echoless.broker.metadata.node_data import LeaderAndIsr
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.storage.appended import Appended
+from tests.broker.partitions.fake_fencing import FakeFencing
 from tests.broker.partitions.led import Led
 
 
@@ -69,6 +71,40 @@ async def test_who_waits_is_told_that_leadership_ended() -> None:
     assert failure.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+async def test_who_waits_goes_on_under_the_same_leader() -> None:
+    """Its next epoch commits what is in the log, once those in sync have proved in that epoch that they have it."""
+    led = Led(LogFlush.OS, (1, 2), FakeFencing(epochs={2: 7}))
+    led.lead(2, isr=(1, 2))
+    led.append(0)
+    waiting = led.partition.waiters.commit.wait_for(1)
+    led.lead(3, isr=(1, 2))
+    assert led.partition.high_watermark == 0
+    assert not waiting.done()
+    led.partition.note_fetch(2, 7, 1)
+    await waiting
+    assert led.partition.has_led_since(1)
+
+
+@pytest.mark.parametrize("history", ["another leads", "an epoch is skipped", "the session is lost"])
+async def test_who_waits_does_not_outlast_another_leader(history: str) -> None:
+    """Another leader may have replaced the batch by others: leading again does not bring it back."""
+    led = Led(LogFlush.OS, replicas=(1, 2))
+    led.lead(2, isr=(1, 2))
+    led.append(0)
+    waiting = led.partition.waiters.commit.wait_for(1)
+    if history == "another leads":
+        state = LeaderAndIsr(leader=2, leader_epoch=3, isr=(1, 2), node_version=3)
+        led.partition.update(state, led.replicas)
+    elif history == "the session is lost":
+        led.partition.resign()
+    led.lead(4)
+    with pytest.raises(KafkaError) as failure:
+        await waiting
+    assert failure.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert not led.partition.has_led_since(2)
+    assert led.partition.has_led_since(4)
+
+
 async def test_a_leader_epoch_is_led_once() -> None:
     """An epoch that was led is never led again, not even under another session."""
     led = Led(LogFlush.OS)
@@ -87,7 +123,9 @@ async def test_a_leader_is_not_sure_of_a_gap_behind_a_refusal() -> None:
     led = Led(LogFlush.OS, replicas=(1, 2))
     led.append(0)
     assert led.refusal(2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    led.lead(2)
+    led.lead(2)  # it has refused nothing, and no other has led
+    assert led.refusal(2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    led.lead(4)
     assert led.refusal(2) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert isinstance(led.append(1), Appended)
     assert isinstance(led.append(2), Appended)
