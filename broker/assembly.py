@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import socket
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -59,8 +60,10 @@ def new_broker(
 ) -> Broker:
     """A broker that has not started. Its environment is the one that fault rules can break.
 
-    Raises `ConfigError` if the files of TLS, or of the admin port's tokens, cannot be used.
+    Its configuration is a copy, which may change while it runs. Raises `ConfigError` if the files of TLS, or of the
+    admin port's tokens, cannot be used.
     """
+    config = replace(config)
     tls = _new_tls(config)
     if config.security_protocol(NATIVE) is not SecurityProtocol.PLAINTEXT:
         environment = environment._replace(open_peers=partial(_open_peers, config, tls))
@@ -86,6 +89,7 @@ def new_servers(broker: Broker, listeners: Sequence[Listener]) -> list[Server]:
     kafka, native = KafkaDispatcher(broker.services), NativeDispatcher(broker.services)
     connection_ids = itertools.count(1)
     rates = ConnectionRates(broker.config, broker.quotas)
+    broker.settings.listen(rates.settings_changed)
     servers = [
         Server(
             one.socket,
@@ -103,6 +107,8 @@ def new_servers(broker: Broker, listeners: Sequence[Listener]) -> list[Server]:
         )
         for one in listeners
     ]
+    for server in servers:
+        broker.settings.listen(server.settings_changed)
     broker.faults.watch(servers, broker.services)
     return servers
 
@@ -182,7 +188,7 @@ def _new_membership(broker: Broker) -> ClusterMembership:
     from echoless.broker.cluster.joining import Joining
     from echoless.broker.cluster.member import Callbacks, ClusterMember
 
-    return ClusterMember(
+    member = ClusterMember(
         broker.config,
         broker.environment,
         broker.tree,
@@ -206,6 +212,8 @@ def _new_membership(broker: Broker) -> ClusterMembership:
             storage_failed=broker.fail_storage, cannot_rejoin=broker.session_lost.set
         ),
     )
+    broker.settings.listen(member.settings_changed)
+    return member
 
 
 def _new_groups(broker: Broker) -> GroupService:
@@ -248,6 +256,7 @@ async def _read_admin(broker: Broker, message: AdminRead) -> tuple[int, str]:
 def _new_services(broker: Broker) -> Services:
     return Services(
         config=broker.config,
+        settings=broker.settings,
         cluster_id=broker.cluster_id,
         cluster=broker.membership,
         registry=broker.registry,

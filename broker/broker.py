@@ -33,6 +33,7 @@ from echoless.broker.faults.faults import FaultInjection
 from echoless.broker.groups.service import GroupService
 from echoless.broker.housekeeping import Housekeeping
 from echoless.broker.limited_log import LimitedLog
+from echoless.broker.metadata.broker_settings import BrokerSettings
 from echoless.broker.metadata.features import Features
 from echoless.broker.metadata.old_copy import check_epochs_within
 from echoless.broker.metadata.producer_ids import ProducerIds
@@ -139,6 +140,7 @@ class Broker:
         self.stopping = asyncio.Event()
         """Set when requests that wait for data are to wait no longer."""
         self.record_thread = RecordThread()
+        self.settings = BrokerSettings(config)
         self.quotas = Quotas(metrics)
         self.binding: ProducerBinding | None = None
         """Tells whose producer ids are; None: they are everyone's."""
@@ -175,6 +177,8 @@ class Broker:
         )
         await self.registry.load()
         await self._follow_features()
+        is_shared = self.config.zookeeper_hosts is not None
+        await self.settings.start(self.tree, is_shared=is_shared)
         self.clock = self._new_clock()
         await self._open_logs()
         await self._refuse_an_old_coordinator()
@@ -188,6 +192,7 @@ class Broker:
             on_failure=self.fail_storage,
             run_all=self.environment.run_all,
         )
+        self.settings.listen(self.replicas.settings_changed)
         self.topic_deletion = TopicDeletion(self.registry, self.replicas)
         self.replicas.set_strays_aside()
         self.partitions = self.replicas.held
@@ -204,9 +209,22 @@ class Broker:
             from echoless.broker.authentication.producer_binding import ProducerBinding
 
             self.binding = await ProducerBinding.open(self.tree)
-        await self.quotas.start(self.tree, is_shared=self.config.zookeeper_hosts is not None)
+        await self.quotas.start(self.tree, is_shared=is_shared)
         if self.logins is not None:
             await self.logins.start(self.tree)
+        self._begin_tasks()
+        if self.config.authorizer is Authorizer.ACL:
+            from echoless.broker.authorization.access import Access
+
+            self.access = Access(self.config, self.tree, self.environment.rng)
+            await self.access.start()
+        self.services = self._wiring.new_services(self)
+        if isinstance(self.tree, PatientTree):
+            self.tree.end_patience()
+        self.starting = None
+
+    def _begin_tasks(self) -> None:
+        """Begins what is done in the background for as long as the broker runs."""
         self.housekeeping = Housekeeping(
             self.logs,
             self.replicas,
@@ -231,16 +249,8 @@ class Broker:
             self.metrics,
             on_failure=self.fail_storage,
         )
+        self.settings.listen(self.cleaner.settings_changed)
         self._tasks.append(essential_task(self.cleaner.run(), "cleaner"))
-        if self.config.authorizer is Authorizer.ACL:
-            from echoless.broker.authorization.access import Access
-
-            self.access = Access(self.config, self.tree, self.environment.rng)
-            await self.access.start()
-        self.services = self._wiring.new_services(self)
-        if isinstance(self.tree, PatientTree):
-            self.tree.end_patience()
-        self.starting = None
 
     async def _follow_features(self) -> None:
         is_shared = self.config.zookeeper_hosts is not None
@@ -406,6 +416,7 @@ class Broker:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.record_thread.stop()
+        await self.settings.close()
         await self.quotas.close()
         if self._has("groups"):
             await self.groups.close()

@@ -66,4 +66,9 @@ def configure_logs(log_format: LogFormat, level: LogLevel, stream: IO[str] | Non
     handler.setFormatter(JsonFormatter() if log_format is LogFormat.JSON else TextFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(level.upper())
+    set_level(level)
+
+
+def set_level(level: LogLevel) -> None:
+    """Logs lines of `level` and above from now on."""
+    logging.getLogger().setLevel(level.upper())

@@ -14,13 +14,14 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from echoless.broker.allocator import keep_freed_memory
 from echoless.broker.config.loading import Config, ConfigError, load_config
 from echoless.broker.essential_task import ESSENTIAL_TASK, essential_task, reported_task
 from echoless.broker.garbage import end_start
-from echoless.broker.log_lines import configure_logs
+from echoless.broker.log_lines import configure_logs, set_level
 from echoless.broker.network.listeners import bind_listeners
 from echoless.broker.network.server import DRAIN_S, ListenError, Server, bind, bound_address
 from echoless.broker.network.turns import start_client_threads
@@ -135,6 +136,8 @@ async def _start(config: Config, rules: Sequence[RuleText], broker: Broker) -> _
     except BaseException:
         await admin.stop()
         raise
+    set_level(broker.config.log_level)
+    broker.settings.listen(partial(_follow_log_level, broker.config))
     servers = new_servers(broker, listeners)
     for server in servers:
         await server.start()
@@ -148,6 +151,10 @@ async def _start(config: Config, rules: Sequence[RuleText], broker: Broker) -> _
     )
     sys.stdout.flush()
     return _Ports(servers, admin)
+
+
+async def _follow_log_level(config: Config, _names: frozenset[str]) -> None:
+    set_level(config.log_level)
 
 
 def _follow_certificates(tls: BrokerTls) -> None:

@@ -18,6 +18,7 @@ from echoless.broker.cluster.metadata_rows import MetadataRows
 from echoless.broker.cluster.topics import Topics
 from echoless.broker.config.loading import Config
 from echoless.broker.groups.service import GroupService
+from echoless.broker.metadata.broker_settings import BrokerSettings
 from echoless.broker.metadata.features import Features
 from echoless.broker.metadata.producer_ids import ProducerIds
 from echoless.broker.metadata.topic_registry import TopicRegistry
@@ -40,6 +41,8 @@ class Services:
     """The parts of one broker that has started."""
 
     config: Config
+    settings: BrokerSettings
+    """Settings that were changed while this broker ran; `config` has the values in force."""
     cluster_id: str
     cluster: ClusterMembership
     registry: TopicRegistry

@@ -173,6 +173,11 @@ class ClusterMember:
             },
         )
 
+    async def settings_changed(self, names: frozenset[str]) -> None:
+        """Has the controller use a new rule for unclean elections, if this broker is it."""
+        if "unclean_leader_election_enable" in names:
+            self.controller.look_at_all_again()
+
     # --- what the cluster is asked ---
 
     @property

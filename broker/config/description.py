@@ -8,11 +8,19 @@ fields.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
 
+from echoless.broker.config.dynamic import (
+    DYNAMIC,
+    DYNAMIC_BY_NAME,
+    DynamicConfig,
+    dotted,
+    stored_name,
+)
+from echoless.broker.config.dynamic import validated as validated_settings
 from echoless.broker.config.kafka_names import FIXED, SAME_AS, of_addresses
-from echoless.broker.config.names import Config, settings
+from echoless.broker.config.names import settings
 from echoless.broker.config.setting import Setting
 from echoless.broker.config.topic import TopicSetting, topic_settings, validated
 from echoless.broker.config.values import Address, ConfigType, canonical
@@ -23,6 +31,8 @@ class ConfigSource(enum.IntEnum):
     """The source of a value (Kafka's `DescribeConfigsResponse.ConfigSource` ids)."""
 
     TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
 
@@ -74,31 +84,58 @@ class Alteration(NamedTuple):
     value: str | None
 
 
-def describe_topic(config: Config, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+class AlterableNames(NamedTuple):
+    """The names that a kind of resource may set."""
+
+    known: Mapping[str, TopicSetting | Setting]
+    validated: Callable[[Mapping[str, str | None]], dict[str, str]]
+    """Values in stored form. Raises `KafkaError` INVALID_CONFIG."""
+
+
+OF_TOPICS: Final = AlterableNames(topic_settings(), validated)
+OF_BROKERS: Final = AlterableNames(DYNAMIC_BY_NAME, validated_settings)
+
+
+def describe_topic(dynamic: DynamicConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
     """The topic-level names with the values in force, for a topic that sets `overrides`."""
-    return [_topic_entry(config, overrides, setting) for setting in topic_settings().values()]
+    return [_topic_entry(dynamic, overrides, setting) for setting in topic_settings().values()]
 
 
-def describe_broker(config: Config, advertised: Mapping[str, Address]) -> list[ConfigEntry]:
+def describe_broker(dynamic: DynamicConfig, advertised: Mapping[str, Address]) -> list[ConfigEntry]:
     """The broker's names in Kafka's dotted spelling, and Kafka's for the same.
 
-    None of them changes while it runs. `advertised`: the addresses in use, by listener.
+    `advertised`: the addresses in use, by listener.
     """
-    own = settings()
-    entries = [
-        _entry(_broker_synonyms(config, one), one.kind.type, one.doc) for one in own.values()
-    ]
+    entries = [_setting_entry(dynamic, one) for one in settings().values()]
     for name, same in SAME_AS.items():
-        setting = own[same]
-        synonyms = _broker_synonyms(config, setting)
-        entry = _entry(synonyms, setting.kind.type, setting.doc)
-        entries.append(entry._replace(name=name))
+        entries.append(_setting_entry(dynamic, settings()[same])._replace(name=name))
     entries += [_named_entry(name, value, ConfigSource.DEFAULT) for name, value in FIXED.items()]
-    named = of_addresses(config, advertised)
+    named = of_addresses(dynamic.config, advertised)
     entries += [
         _named_entry(name, value, ConfigSource.STATIC_BROKER) for name, value in named.items()
     ]
     return entries
+
+
+def describe_all_brokers(dynamic: DynamicConfig) -> list[ConfigEntry]:
+    """The settings that were changed for all brokers, and nothing else."""
+    found = []
+    for stored, value in dynamic.of_all.items():
+        setting = DYNAMIC_BY_NAME[stored]
+        for name in dict.fromkeys((dotted(setting.name), stored)):
+            synonyms = [Synonym(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER)]
+            found.append(_entry(synonyms, setting.kind.type, setting.doc, is_read_only=False))
+    return found
+
+
+def _setting_entry(dynamic: DynamicConfig, setting: Setting) -> ConfigEntry:
+    return _entry(
+        _broker_synonyms(dynamic, setting),
+        setting.kind.type,
+        setting.doc,
+        name=dotted(setting.name),
+        is_read_only=setting.name not in DYNAMIC,
+    )
 
 
 def _named_entry(name: str, value: str, source: ConfigSource) -> ConfigEntry:
@@ -107,8 +144,12 @@ def _named_entry(name: str, value: str, source: ConfigSource) -> ConfigEntry:
     return _entry(synonyms, ConfigType.STRING, "as in Kafka; for tools that look for it")
 
 
-def altered(overrides: Mapping[str, str], changes: Iterable[Alteration]) -> dict[str, str]:
-    """The overrides of a topic after IncrementalAlterConfigs.
+def altered(
+    overrides: Mapping[str, str],
+    changes: Iterable[Alteration],
+    names: AlterableNames = OF_TOPICS,
+) -> dict[str, str]:
+    """The values that a resource has set, after IncrementalAlterConfigs.
 
     Raises `KafkaError`: INVALID_CONFIG as `validated` does, INVALID_REQUEST if a name is changed
     twice.
@@ -121,22 +162,22 @@ def altered(overrides: Mapping[str, str], changes: Iterable[Alteration]) -> dict
                 ErrorCode.INVALID_REQUEST, f"{change.name} stands twice in the request"
             )
         seen.add(change.name)
-        _alter(result, change)
+        _alter(result, change, names)
     return result
 
 
-def _alter(overrides: dict[str, str], change: Alteration) -> None:
+def _alter(overrides: dict[str, str], change: Alteration, names: AlterableNames) -> None:
     if change.operation is AlterOperation.DELETE:
         overrides.pop(change.name, None)
         return
     text = change.value
     if change.operation is not AlterOperation.SET:
-        text = _altered_list(overrides, change)
-    overrides |= validated({change.name: text})
+        text = _altered_list(overrides, change, names)
+    overrides |= names.validated({change.name: text})
 
 
-def _altered_list(overrides: Mapping[str, str], change: Alteration) -> str:
-    setting = topic_settings().get(change.name)
+def _altered_list(overrides: Mapping[str, str], change: Alteration, names: AlterableNames) -> str:
+    setting = names.known.get(change.name)
     if setting is None or setting.kind.type is not ConfigType.LIST:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG, f"{change.name} is no list to append to or subtract from"
@@ -149,7 +190,7 @@ def _altered_list(overrides: Mapping[str, str], change: Alteration) -> str:
 
 
 def _topic_entry(
-    config: Config, overrides: Mapping[str, str], setting: TopicSetting
+    dynamic: DynamicConfig, overrides: Mapping[str, str], setting: TopicSetting
 ) -> ConfigEntry:
     synonyms = []
     if setting.name in overrides:
@@ -158,27 +199,43 @@ def _topic_entry(
         default = canonical(setting.default)
         synonyms.append(Synonym(setting.name, default, ConfigSource.DEFAULT))
     else:
-        synonyms += _broker_synonyms(config, settings()[setting.broker_name])
-    return _entry(synonyms, setting.kind.type, setting.doc, name=setting.name)
+        synonyms += _broker_synonyms(dynamic, settings()[setting.broker_name])
+    return _entry(synonyms, setting.kind.type, setting.doc, name=setting.name, is_read_only=False)
 
 
-def _broker_synonyms(config: Config, setting: Setting) -> list[Synonym]:
-    """The broker's own value if it differs from the default, then the default."""
-    name = setting.name.replace("_", ".")
-    value, default = canonical(getattr(config, setting.name)), canonical(setting.default)
+def _broker_synonyms(dynamic: DynamicConfig, setting: Setting) -> list[Synonym]:
+    """Values set while the broker ran, for it alone and for all; the one it was started with, unless it is the default; the default."""
+    name, stored = dotted(setting.name), stored_name(setting.name)
+    default = canonical(setting.default)
+    started_with = dynamic.started_with.get(setting.name, getattr(dynamic.config, setting.name))
+    levels = (
+        (dynamic.own.get(stored), ConfigSource.DYNAMIC_BROKER),
+        (dynamic.of_all.get(stored), ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        (_unless(canonical(started_with), default), ConfigSource.STATIC_BROKER),
+        (default, ConfigSource.DEFAULT),
+    )
     is_secret = setting.kind.is_secret
-    synonyms = [Synonym(name, None if is_secret else default, ConfigSource.DEFAULT)]
-    if value != default:
-        shown = None if is_secret else value
-        synonyms.insert(0, Synonym(name, shown, ConfigSource.STATIC_BROKER))
-    return synonyms
+    return [
+        Synonym(name, None if is_secret else value, source)
+        for value, source in levels
+        if value is not None
+    ]
+
+
+def _unless(value: str, default: str) -> str | None:
+    return None if value == default else value
 
 
 def _entry(
-    synonyms: list[Synonym], type_: ConfigType, doc: str, name: str | None = None
+    synonyms: list[Synonym],
+    type_: ConfigType,
+    doc: str,
+    *,
+    name: str | None = None,
+    is_read_only: bool = True,
 ) -> ConfigEntry:
-    """The entry decided by the first synonym; a topic's own names are never read-only."""
+    """The entry decided by the first synonym."""
     deciding = synonyms[0]
     return ConfigEntry(
-        name or deciding.name, deciding.value, deciding.source, name is None, synonyms, type_, doc
+        name or deciding.name, deciding.value, deciding.source, is_read_only, synonyms, type_, doc
     )

@@ -36,6 +36,9 @@ FIXED: Final = {
 }
 """The values that a broker of Kafka would have if it behaved like this one."""
 
+OF_ADDRESSES: Final = frozenset({"advertised.listeners", "listeners", "zookeeper.connect"})
+"""The names that `of_addresses` fills."""
+
 
 def of_addresses(config: Config, advertised: Mapping[str, Address]) -> dict[str, str]:
     """The names of addresses. `advertised`: by the name of the listener, with the ports in use."""

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from echoless.broker.config.contradictions import contradiction
 from echoless.broker.config.listener_names import ADMIN
 from echoless.broker.config.listener_overrides import Overrides
 from echoless.broker.config.names import Authorizer, Config, LogFlush, LogFormat, LogLevel, settings
@@ -97,11 +98,9 @@ def _arguments(argv: Sequence[str], known: Mapping[str, Setting]) -> _Arguments:
 
 def _checked(config: Config) -> Config:
     """The configuration, once rules involving more than one option have been checked."""
-    if config.message_max_bytes > config.request_size_max:
-        raise ConfigError(
-            f"message_max_bytes: takes at most request_size_max ({config.request_size_max}), "
-            f"not {config.message_max_bytes}"
-        )
+    found = contradiction(config)
+    if found is not None:
+        raise ConfigError(found.problem)
     _check_addresses(config.listen, config.advertise)
     if config.listener_security_protocol_map or config.listener_overrides:
         from echoless.broker.config.security_checks import security_problem

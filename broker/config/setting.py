@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import MISSING, FrozenInstanceError, field, fields
 from typing import Any, NamedTuple, TypeVar
 
@@ -41,7 +42,7 @@ def setting(
 
 
 class ConfigValues:
-    """Configuration names with their values, which do not change.
+    """Configuration names with their values. No one sets them but `change`, for those of `broker/config/dynamic.py`.
 
     Base of the dataclasses that declare the names. What `dataclass` would generate for 120 of them, an `__init__` and
     methods that freeze, takes 5 ms of a start to compile.
@@ -57,6 +58,11 @@ class ConfigValues:
             object.__setattr__(self, known.name, values.pop(known.name, default))
         if values:
             raise TypeError(f"there is no configuration name {next(iter(values))}")
+
+    def change(self, values: Mapping[str, Any]) -> None:
+        """Puts new values into force in a running broker. Called by `DynamicConfig.apply` alone."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise FrozenInstanceError(

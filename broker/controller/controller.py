@@ -125,6 +125,12 @@ class Controller:
             self._tasks.look_for_requests()
         self._wake.set()
 
+    def look_at_all_again(self) -> None:
+        """Another rule for unclean elections is in force: partitions without a leader may get one."""
+        if self._tasks is not None:
+            self._tasks.look_at_all_again()
+        self._wake.set()
+
     # --- election and term ---
 
     async def _stand_and_serve(self) -> None:

@@ -86,6 +86,10 @@ class ControllerTasks:
         """Reads the requests at the next opportunity."""
         self._is_asked = True
 
+    def look_at_all_again(self) -> None:
+        """Forgets which topics need no change."""
+        self._in_order = {}
+
     async def perform(self) -> None:
         """Returns when there is nothing left to do. Raises `CoordinationError`, `KafkaError`."""
         await self._unseat_restarted()

@@ -1,23 +1,29 @@
-"""AlterConfigs (33), versions 0-2: replaces the whole configuration of topics.
+"""AlterConfigs (33), versions 0-2: replaces all that was set for topics and brokers.
 
-Names the request leaves out revert to the broker's value. Kafka has deprecated this API because
+Names the request leaves out revert to the broker's value, or to what it was started with. Kafka has deprecated this API because
 two clients undo each other's changes (KIP-339); older tools still use it.
 
-v1: no change. v2: flexible. Brokers are refused as in IncrementalAlterConfigs.
+v1: no change. v2: flexible.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from echoless.broker.config.dynamic import named
+from echoless.broker.config.dynamic import validated as validated_settings
 from echoless.broker.config.internal_topics import check_allowed
 from echoless.broker.config.topic import check_in_force, validated
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
 from echoless.broker.handlers.config_resource import (
+    ConfigResourceType,
     alter_each,
-    check_alterable,
+    check_broker,
+    check_names,
     check_permitted,
+    check_type,
     check_values,
     find_topic,
     refused_resources,
@@ -42,8 +48,16 @@ async def handle(request: Request, services: Services) -> Answer:
 
     async def alter(resource: Any) -> None:
         check_permitted(rights, AclOperation.ALTER_CONFIGS, resource)
-        check_alterable(resource.resource_type)
         check_values(resource.configs)
+        if resource.resource_type == ConfigResourceType.BROKER:
+            settings = _settings(resource.configs)
+            await services.settings.alter(
+                of_all=check_broker(services.config.broker_id, resource.resource_name),
+                edit=lambda _stored: settings,
+                validate_only=body.validate_only,
+            )
+            return
+        check_type(resource.resource_type, {ConfigResourceType.TOPIC})
         topic = find_topic(services, resource.resource_name)
         overrides = validated({config.name: config.value for config in resource.configs})
         check_allowed(topic.name, overrides)
@@ -53,6 +67,13 @@ async def handle(request: Request, services: Services) -> Answer:
             await services.registry.set_topic_config(topic.name, overrides)
 
     return await alter_each(body.resources, alter)
+
+
+def _settings(configs: Sequence[Any]) -> dict[str, str]:
+    """The settings of a broker in stored form. Raises `KafkaError`."""
+    values = [(named(config.name), config.value) for config in configs]
+    check_names(name for name, _ in values)
+    return validated_settings(dict(values))
 
 
 def refuse(refusal: Refusal, _services: Services) -> Answer:

@@ -100,14 +100,17 @@ def check_once(resource: Any, twice: Collection[tuple[int, str]]) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
 
 
-def check_alterable(resource_type: int) -> None:
-    """Raises `KafkaError` INVALID_REQUEST unless it is a topic."""
-    if resource_type == ConfigResourceType.BROKER:
+def check_broker(own_id: int, name: str) -> bool:
+    """Returns whether the name of a broker resource means all brokers: it is empty.
+
+    Raises `KafkaError` INVALID_REQUEST if it is another broker's id: values are checked by the broker that they are for.
+    """
+    if name not in {"", str(own_id)}:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            "a broker's configuration does not change while it runs; restart it with other values",
+            f"Unexpected broker id, expected {own_id} or empty string, but received {name}",
         )
-    check_type(resource_type, {ConfigResourceType.TOPIC})
+    return not name
 
 
 def check_values(configs: Sequence[Any]) -> None:
@@ -117,7 +120,12 @@ def check_values(configs: Sequence[Any]) -> None:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"Null value not supported for: {config.name}"
             )
-    twice = repeated(config.name for config in configs)
+    check_names(config.name for config in configs)
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Raises `KafkaError` INVALID_REQUEST if a name occurs twice."""
+    twice = repeated(names)
     if twice:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,

@@ -170,7 +170,7 @@ def _success(services: Services, topic: Topic, *, shows_config: bool) -> dict[st
                 "config_source": entry.source,
                 "is_sensitive": False,
             }
-            for entry in describe_topic(services.config, topic.config)
+            for entry in describe_topic(services.settings.dynamic, topic.config)
         ],
     }
 

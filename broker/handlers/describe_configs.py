@@ -2,8 +2,7 @@
 
 v1 (KIP-226): sources and synonyms. v2: no change. v3 (KIP-569): types and documentation. v4:
 flexible. A list of names restricts the answer; null or an empty list means all, as in Kafka. The
-broker is named by its id; the empty name asks for the cluster-wide dynamic defaults, of which
-there are none. Secret values are withheld: null, with `is_sensitive`. A resource that is named
+broker is named by its id; the empty name asks for what was set for all brokers. Secret values are withheld: null, with `is_sensitive`. A resource that is named
 twice is refused: the answer is a hundred times as large as its name.
 
 Skipped: broker loggers, client metrics, groups (INVALID_REQUEST).
@@ -15,12 +14,18 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from echoless.broker.cluster.addresses import listener_addresses
-from echoless.broker.config.description import ConfigEntry, describe_broker, describe_topic
+from echoless.broker.config.description import (
+    ConfigEntry,
+    describe_all_brokers,
+    describe_broker,
+    describe_topic,
+)
 from echoless.broker.config.internal_topics import in_force
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
 from echoless.broker.handlers.config_resource import (
     ConfigResourceType,
+    check_broker,
     check_once,
     check_permitted,
     check_type,
@@ -88,21 +93,14 @@ def _row(
 
 def _entries(services: Services, resource: Any) -> list[ConfigEntry]:
     """Raises `KafkaError`."""
-    name = resource.resource_name
+    name, dynamic = resource.resource_name, services.settings.dynamic
     check_type(resource.resource_type, {ConfigResourceType.TOPIC, ConfigResourceType.BROKER})
     if resource.resource_type == ConfigResourceType.TOPIC:
         topic = find_topic(services, name)
-        return describe_topic(services.config, in_force(topic.name, topic.config))
-    if not name:
-        return []
-    own = str(services.config.broker_id)
-    if name != own:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {own} or empty string, but received {name}",
-        )
-    addresses = listener_addresses(services.cluster, services.config.broker_id)
-    return describe_broker(services.config, addresses)
+        return describe_topic(dynamic, in_force(topic.name, topic.config))
+    if check_broker(services.config.broker_id, name):
+        return describe_all_brokers(dynamic)
+    return describe_broker(dynamic, listener_addresses(services.cluster, services.config.broker_id))
 
 
 def _config(body: DescribeConfigsRequest, entry: ConfigEntry) -> dict[str, Any]:

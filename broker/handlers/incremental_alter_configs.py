@@ -1,13 +1,11 @@
-"""IncrementalAlterConfigs (44), versions 0-1: sets, deletes or extends single names of topics.
+"""IncrementalAlterConfigs (44), versions 0-1: sets, deletes or extends single names of topics and brokers.
 
-KIP-339. The changes to one topic are made together or not at all, and are in force when they are
-answered. SET and DELETE work for every topic-level name; APPEND and SUBTRACT only for lists.
-v1: flexible.
+KIP-339. The changes to one resource are made together or not at all, and are in force when they are
+answered; those for all brokers are on other brokers soon after. SET and DELETE work for every topic-level name, and
+for the settings of brokers that can change while they run; APPEND and SUBTRACT only for lists. v1: flexible.
 
-A broker's own configuration cannot be changed while it runs: INVALID_REQUEST, as Kafka answers for
-names that are not dynamic. Kafka's replication throttles do not exist here, so deleting them always
-succeeds: `kafka-reassign-partitions.sh --verify` does so. Skipped: broker loggers, client metrics,
-groups (INVALID_REQUEST).
+Kafka's replication throttles do not exist here, so deleting them always succeeds:
+`kafka-reassign-partitions.sh --verify` does so. Skipped: broker loggers, client metrics, groups (INVALID_REQUEST).
 """
 
 from __future__ import annotations
@@ -15,15 +13,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from echoless.broker.config.description import Alteration, AlterOperation, altered
+from echoless.broker.config.description import OF_BROKERS, Alteration, AlterOperation, altered
+from echoless.broker.config.dynamic import named
 from echoless.broker.config.internal_topics import check_allowed
 from echoless.broker.config.topic import check_in_force
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
 from echoless.broker.handlers.config_resource import (
+    ConfigResourceType,
     alter_each,
-    check_alterable,
+    check_broker,
     check_permitted,
+    check_type,
     find_topic,
     refused_resources,
 )
@@ -65,7 +66,14 @@ async def handle(request: Request, services: Services) -> Answer:
         ]
         if resource.configs and not changes:
             return
-        check_alterable(resource.resource_type)
+        if resource.resource_type == ConfigResourceType.BROKER:
+            await services.settings.alter(
+                of_all=check_broker(services.config.broker_id, resource.resource_name),
+                edit=lambda stored: _altered_settings(stored, changes),
+                validate_only=body.validate_only,
+            )
+            return
+        check_type(resource.resource_type, {ConfigResourceType.TOPIC})
         topic = find_topic(services, resource.resource_name)
         if body.validate_only:
             _altered(services, topic.name, topic.config, changes)
@@ -88,6 +96,20 @@ def _altered(
     services.features.check_topic(topic, changed)
     check_in_force(services.config, result)
     return result
+
+
+def _altered_settings(stored: Mapping[str, str], changes: Sequence[Alteration]) -> dict[str, str]:
+    """The settings after the changes. A stored name that this broker does not know can be deleted: another release wrote it."""
+    return altered(
+        stored,
+        [
+            change
+            if change.operation is AlterOperation.DELETE and change.name in stored
+            else change._replace(name=named(change.name))
+            for change in changes
+        ],
+        OF_BROKERS,
+    )
 
 
 def _alteration(config: Any) -> Alteration:

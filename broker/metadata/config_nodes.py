@@ -1,8 +1,8 @@
-"""Configuration nodes of the tree, `/config/<kind>/<name>`, as Kafka 3.9 stores it for users, clients and addresses.
+"""Configuration nodes of the tree, `/config/<kind>/<name>`, as Kafka 3.9 stores it for users, clients, addresses and brokers.
 
 A node holds one map of texts, to which several parts of a broker add: a user has credentials and quotas. After each
-change a node in `/config/changes` tells every broker, Kafka's too. No cache. Called by `user_nodes.py` and
-`quota_nodes.py`.
+change a node in `/config/changes` tells every broker, Kafka's too. No cache. Called by `user_nodes.py`,
+`quota_nodes.py` and `broker_settings.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable
 from typing import Final
 
-from echoless.broker.metadata.node_data import NodeDataError
+from echoless.broker.metadata.node_data import NodeDataError, encode_config
 from echoless.broker.tree.node_json import decode_node_json
 from echoless.broker.tree.node_tree import (
     BadVersionError,
@@ -66,7 +66,7 @@ async def change_config(
         change(config)
         if config == before:
             return
-        data = json.dumps({"version": 1, "config": config}, separators=(",", ":")).encode()
+        data = encode_config(config)
         try:
             if node is None:
                 await tree.create(path, data)

@@ -225,7 +225,7 @@ def decode_predecessor(path: str, data: bytes) -> Predecessor | None:
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
-    """The data of `topic_config_path`."""
+    """The data of `topic_config_path`, and of the other nodes below `/config`."""
     return _encode({"version": 1, "config": dict(config)})
 
 

@@ -48,7 +48,7 @@ class Rates(Protocol):
 
     def refusal_of(self, host: str) -> str | None: ...
 
-    def new_entrance(self, listener: str) -> Entrance | None: ...
+    def entrance(self, listener: str) -> Entrance | None: ...
 
 
 class ListenError(Exception):
@@ -125,13 +125,21 @@ class Server:
         self._connection_ids = itertools.count(1) if connection_ids is None else connection_ids
         self._connections_max = most_connections(config.connections_max)
         self._per_host_max = dict(config.connections_max_per_ip_overrides)
+        """With `_connections_max` and `_entrance` brought up to date by `settings_changed`."""
         self._tls = tls
         self._require_login = require_login
         self._rates = rates
         self._is_of_brokers = listener_name == NATIVE
-        self._entrance = None if rates is None else rates.new_entrance(listener_name)
+        self._entrance = None if rates is None else rates.entrance(listener_name)
         self._own_max: int | None = config.listener_overrides.get(listener_name, {}).get(MOST)
         self._server: asyncio.Server | TlsAcceptor | None = None
+
+    async def settings_changed(self, _names: frozenset[str]) -> None:
+        """Accepts new connections by the new settings; open ones stay."""
+        self._connections_max = most_connections(self._config.connections_max)
+        self._per_host_max = dict(self._config.connections_max_per_ip_overrides)
+        if self._rates is not None:
+            self._entrance = self._rates.entrance(self._listener_name)
 
     async def start(self) -> None:
         """Starts accepting. Raises `ListenError` if another process took the address first."""

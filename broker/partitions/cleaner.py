@@ -10,6 +10,7 @@ is named in a line at ERROR, on `/health` and in a metric until it has been clea
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
@@ -42,6 +43,11 @@ _FLUSH_WAIT_S: Final = 0.02
 _RETRY_FIRST_S: Final = 60.0
 _RETRY_MAX_S: Final = 3600.0
 
+_SETTINGS: Final = frozenset(
+    {"log_cleaner_backoff_ms", "log_cleaner_min_cleanable_ratio", "log_cleanup_policy"}
+)
+"""Settings of the broker by which a log may become due before the next look."""
+
 _END: Final = object()
 
 
@@ -66,11 +72,20 @@ class Cleaner:
         self._metrics = metrics
         self._on_failure = on_failure
         self._requests = 0
+        self._settings_changed = asyncio.Event()
+
+    async def settings_changed(self, names: frozenset[str]) -> None:
+        """Looks for logs to clean at once: one may be due by the new settings."""
+        if not names.isdisjoint(_SETTINGS):
+            self._settings_changed.set()
 
     async def run(self) -> None:
         """Looks for logs to clean, for ever."""
         while True:
-            await asyncio.sleep(self._config.log_cleaner_backoff_ms / 1000)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._config.log_cleaner_backoff_ms / 1000):
+                    await self._settings_changed.wait()
+            self._settings_changed.clear()
             await self.clean_due()
 
     async def clean_due(self) -> int:

@@ -16,6 +16,7 @@ import asyncio
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+from echoless.broker.config.dynamic import OF_LOGS
 from echoless.broker.config.internal_topics import INTERNAL_TOPICS
 from echoless.broker.config.loading import Config
 from echoless.broker.config.topic import topic_in_force
@@ -233,7 +234,17 @@ class PartitionRegistry:
         await self._disk.close()
         await self._removal.close()
 
-    # --- topics are created, changed and deleted ---
+    # --- settings, and topics that are created, changed and deleted ---
+
+    async def settings_changed(self, names: frozenset[str]) -> None:
+        """Applies new settings of this broker to partitions and logs that it holds, a topic at a time."""
+        if names.isdisjoint(OF_LOGS):
+            return
+        for name in list(self._registry.topics):
+            topic = self._registry.topics.get(name)
+            if topic is not None:
+                self._reconfigure(topic)
+            await asyncio.sleep(0)
 
     @changes_state
     def _on_topic_event(self, event: TopicEvent) -> None:
@@ -328,6 +339,7 @@ class PartitionRegistry:
         )
         return rules, log_configs(self._config, topic)
 
+    @changes_state
     def _reconfigure(self, topic: Topic) -> None:
         held = [index for index in topic.assignment if self._is_here(topic, index)]
         if not held:

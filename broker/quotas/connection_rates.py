@@ -24,22 +24,36 @@ class ConnectionRates:
     def __init__(self, config: Config, quotas: Quotas) -> None:
         self._config = config
         self._quotas = quotas
-        self._of_broker = self._entrance(config.connection_creation_rate_max)
+        self._of_broker = self._bounded(config.connection_creation_rate_max)
+        self._own: dict[str, ConnectionRateQuota | None] = {}
+        """The entrances of listeners that have a rate of their own, by name."""
 
-    def new_entrance(self, listener: str) -> ConnectionRateQuota | None:
-        """The way into a listener; None if nothing bounds how fast its connections are made.
+    async def settings_changed(self, _names: frozenset[str]) -> None:
+        """Takes over the rate of the broker; connections that wait do so for as long as the new one says."""
+        per_second_max = self._config.connection_creation_rate_max
+        if self._of_broker is None:
+            self._of_broker = self._bounded(per_second_max)
+        else:
+            self._of_broker.set_rate(per_second_max)
+
+    def entrance(self, listener: str) -> ConnectionRateQuota | None:
+        """The way into a listener now; None if nothing bounds how fast its connections are made.
 
         Connections between brokers do not wait for those of clients, only for the rate of their own listener.
         """
         leads_to = None if listener == NATIVE else self._of_broker
-        own = self._config.listener_overrides.get(listener, {}).get(RATE, INT32_MAX)
-        return self._entrance(own, leads_to) or leads_to
+        if listener not in self._own:
+            rate = self._config.listener_overrides.get(listener, {}).get(RATE, INT32_MAX)
+            self._own[listener] = self._bounded(rate)
+        own = self._own[listener]
+        if own is None:
+            return leads_to
+        own.leads_to = leads_to
+        return own
 
-    def _entrance(
-        self, per_second_max: int, leads_to: ConnectionRateQuota | None = None
-    ) -> ConnectionRateQuota | None:
+    def _bounded(self, per_second_max: int) -> ConnectionRateQuota | None:
         is_bounded = per_second_max < INT32_MAX
-        return ConnectionRateQuota(per_second_max, self._quotas, leads_to) if is_bounded else None
+        return ConnectionRateQuota(per_second_max, self._quotas) if is_bounded else None
 
     @property
     def is_limited(self) -> bool:

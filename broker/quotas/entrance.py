@@ -35,15 +35,22 @@ class ConnectionRateQuota:
     ) -> None:
         self._per_second_max = per_second_max
         self._quotas = quotas
-        self._leads_to = leads_to
+        self.leads_to = leads_to
+        """The entrance behind this one."""
         self._bucket: TokenBucket | None = None
         self._waiting: FairQueue[_Waiting] = FairQueue()
         self._timer: asyncio.TimerHandle | None = None
 
+    def set_rate(self, per_second_max: int) -> None:
+        """Counts by another rate from now on."""
+        self._per_second_max = per_second_max
+        if self._bucket is not None:
+            self._bucket.limit = per_second_max
+
     def enter(self, connection: Connection) -> bool:
         """Counts the connection, or mutes it until its turn comes; returns whether it may be read now."""
         if not self._waiting and not self._count_one():
-            return self._leads_to is None or self._leads_to.enter(connection)
+            return self.leads_to is None or self.leads_to.enter(connection)
         connection.mute()
         self._waiting.push(_Waiting(connection.host, connection))
         if self._timer is None:
@@ -53,8 +60,8 @@ class ConnectionRateQuota:
     def leave(self, connection: Connection) -> None:
         """The connection is lost, whether it waits or not."""
         self._waiting.discard(_Waiting(connection.host, connection))
-        if self._leads_to is not None:
-            self._leads_to.leave(connection)
+        if self.leads_to is not None:
+            self.leads_to.leave(connection)
 
     def _count_one(self) -> float:
         """Counts a connection if the rate allows one; returns how many seconds it has to wait if not."""
@@ -75,5 +82,5 @@ class ConnectionRateQuota:
                 self._timer = asyncio.get_running_loop().call_later(wait_s, self._let_in)
                 return
             self._waiting.serve(first)
-            if self._leads_to is None or self._leads_to.enter(first.connection):
+            if self.leads_to is None or self.leads_to.enter(first.connection):
                 first.connection.unmute()

@@ -23,7 +23,22 @@ def run_tool(
     jars: Path = apache_kafka.JARS,
 ) -> str:
     """The tool's output, given `lines` on its standard input; it has to succeed. `jars`: of another Kafka."""
-    done = subprocess.run(
+    done = _done(main_class, arguments, lines, jars)
+    assert done.returncode == 0, done.stdout[-_SHOWN:] + done.stderr[-_SHOWN:]
+    return done.stdout
+
+
+def refused_tool(main_class: str, *arguments: str) -> str:
+    """All that a tool says that fails."""
+    done = _done(main_class, arguments, (), apache_kafka.JARS)
+    assert done.returncode != 0, done.stdout[-_SHOWN:]
+    return done.stdout + done.stderr
+
+
+def _done(
+    main_class: str, arguments: Sequence[str], lines: Sequence[str], jars: Path
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         ["java", *_JVM, "-cp", f"{jars}/*", main_class, *arguments],
         input="".join(f"{line}\n" for line in lines),
         capture_output=True,
@@ -31,5 +46,3 @@ def run_tool(
         timeout=_TIMEOUT_S,
         check=False,
     )
-    assert done.returncode == 0, done.stdout[-_SHOWN:] + done.stderr[-_SHOWN:]
-    return done.stdout

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compatibility.kafka_tools import run_tool
+from tests.compatibility.kafka_tools import refused_tool, run_tool
 from tests.compatibility.programs import LIBRDKAFKA
 from tests.toolchain import require
 
@@ -58,6 +58,30 @@ def test_a_topics_life(address: str) -> None:
     assert "retention.ms" not in shown
     _run(_TOPICS, address, "--delete", *topic)
     assert "grown" not in _run(_TOPICS, address, "--list").splitlines()
+
+
+@pytest.mark.parametrize("entity", [("--entity-name", "1"), ("--entity-default",)])
+def test_settings_of_brokers_change_while_they_run(address: str, entity: tuple[str, ...]) -> None:
+    """kafka-configs sets, describes and deletes them, for one broker and for all; others are refused by name."""
+    configs, brokers = "kafka.admin.ConfigCommand", ("--entity-type", "brokers", *entity)
+    source = "DYNAMIC_BROKER_CONFIG" if len(entity) > 1 else "DYNAMIC_DEFAULT_BROKER_CONFIG"
+    names = "log.cleaner.backoff.ms=20000,message.max.bytes=900000"
+    _run(configs, address, "--alter", *brokers, "--add-config", names)
+    shown = _run(configs, address, "--describe", *brokers)
+    assert f"message.max.bytes=900000 sensitive=false synonyms={{{source}:" in shown
+    assert "log.cleaner.backoff.ms=20000" in shown
+    one = ("--entity-type", "brokers", "--entity-name", "1", "--all")
+    everything = _run(configs, address, "--describe", *one)
+    assert f"message.max.bytes=900000 sensitive=false synonyms={{{source}:" in everything
+    both = "message.max.bytes,log.cleaner.backoff.ms"
+    _run(configs, address, "--alter", *brokers, "--delete-config", both)
+    assert "=" not in _run(configs, address, "--describe", *brokers).partition("are:")[2]
+    refused = refused_tool(
+        configs,
+        *("--bootstrap-server", address, "--alter", *brokers, "--add-config", "broker.rack=r2"),
+    )
+    assert "Cannot update these configs dynamically" in refused
+    assert "broker.rack" in refused
 
 
 def test_producers_are_described_and_records_deleted(address: str, tmp_path: Path) -> None:

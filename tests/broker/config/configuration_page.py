@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from echoless.broker.config.dynamic import DYNAMIC
 from echoless.broker.config.names import settings
 from echoless.broker.config.topic import topic_settings
 from echoless.broker.config.values import canonical
@@ -21,7 +22,7 @@ def broker_table() -> str:
     """Every name of the broker."""
     return "".join(
         _lines(
-            ("name", "flag", "default", "takes", "meaning"),
+            ("name", "flag", "default", "takes", "meaning", "changes while it runs"),
             (
                 (
                     f"`{setting.name}`",
@@ -29,6 +30,7 @@ def broker_table() -> str:
                     _code(canonical(setting.default)),
                     setting.kind.expects,
                     setting.doc,
+                    "yes" if setting.name in DYNAMIC else "",
                 )
                 for setting in settings().values()
             ),

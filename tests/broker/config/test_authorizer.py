@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from echoless.broker.config.description import describe_broker
+from echoless.broker.config.dynamic import DynamicConfig
 from echoless.broker.config.loading import ConfigError, load_config
 from echoless.broker.config.names import Authorizer, Config, IdempotentWriteAcl
 
@@ -25,7 +26,7 @@ def test_super_users_are_separated_by_semicolons() -> None:
     users = "User:admin; User:CN=kafka-1,OU=x;"
     config = load_config([*ACL, "--set", f"super_users={users}"], {})
     assert config.super_users == ("User:admin", "User:CN=kafka-1,OU=x")
-    shown = {entry.name: entry.value for entry in describe_broker(config, {})}
+    shown = {entry.name: entry.value for entry in describe_broker(DynamicConfig(config), {})}
     assert shown["super.users"] == "User:admin;User:CN=kafka-1,OU=x"
     again = load_config([*ACL, "--set", f"super_users={shown['super.users']}"], {})
     assert again.super_users == config.super_users

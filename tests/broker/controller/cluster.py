@@ -136,6 +136,8 @@ class Member:
 
     def __init__(self, server: History, broker_id: int, *, unclean: bool = False) -> None:
         self.broker_id = broker_id
+        self.unclean = unclean
+        """The broker's setting, which may change while it runs."""
         self.tree = server.connect()
         self.registry = TopicRegistry(self.tree, rng=Random(broker_id))
         self.live_brokers = LiveBrokers(self.tree)
@@ -145,7 +147,7 @@ class Member:
             self.registry,
             self.live_brokers,
             broker_id,
-            unclean=lambda _: unclean,
+            unclean=lambda _: self.unclean,
             now_ms=lambda: 0,
             elections=self.elections,
             internal_replicas={CONSUMER_OFFSETS: 3},

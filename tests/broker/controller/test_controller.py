@@ -90,6 +90,27 @@ def test_an_offline_partition_waits_for_a_replica_in_sync() -> None:
     play(scenario())
 
 
+def test_a_partition_without_a_leader_gets_one_when_unclean_elections_are_allowed() -> None:
+    """Nothing else happens meanwhile: the controller looks again because the setting changed."""
+
+    async def scenario() -> None:
+        cluster = await started(1, 2)
+        await cluster.create_topic((2, 1))
+        await cluster.kill(1)
+        await settle()
+        await cluster.keep_isrs()
+        await cluster.kill(2)
+        await cluster.start(1)
+        assert cluster.shown() == (NO_LEADER, 1, (2,))
+        cluster.server.allows_unclean = cluster.members[1].unclean = True
+        cluster.members[1].controller.look_at_all_again()
+        await settle()
+        assert cluster.shown()[::2] == (1, (1,))
+        await cluster.stop()
+
+    play(scenario())
+
+
 def test_an_unclean_election_is_counted() -> None:
     """Only where the configuration allows to lose what the old ISR had."""
 

@@ -22,11 +22,14 @@ async def _topic(kafka: RawConnection) -> None:
 
 
 async def replace(
-    kafka: RawConnection, configs: Sequence[tuple[str, str | None]], name: str = "t"
+    kafka: RawConnection,
+    configs: Sequence[tuple[str, str | None]],
+    name: str = "t",
+    resource_type: ConfigResourceType = TOPIC,
 ) -> Any:
-    """The row of AlterConfigs for one topic."""
+    """The row of AlterConfigs for one topic, or another resource."""
     resource = nested("alter_configs", 2, "AlterConfigsResource")(
-        resource_type=TOPIC,
+        resource_type=resource_type,
         resource_name=name,
         configs=tuple(
             nested("alter_configs", 2, "AlterableConfig")(name=key, value=value)
@@ -60,3 +63,29 @@ async def test_the_older_request_replaces_everything(
     missing = await replace(kafka, [], name="missing")
     assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert overrides(running) == {"segment.bytes": "1048576"}
+
+
+async def test_the_older_request_replaces_the_settings_of_a_broker(
+    kafka: RawConnection, running: Running
+) -> None:
+    """Names that it leaves out return to what the broker was started with."""
+    broker, config = ConfigResourceType.BROKER, running.broker.config
+    for name in ("", "1"):
+        for configs, numbers in (
+            ([("num.partitions", "3"), ("log_retention_ms", "1h")], (3, 3_600_000)),
+            ([("num.partitions", "4")], (4, 604_800_000)),
+            ([], (1, 604_800_000)),
+        ):
+            assert (await replace(kafka, configs, name, broker)).error_code == 0
+            assert (config.num_partitions, config.log_retention_ms) == numbers
+    for configs, code in (
+        ([("num.partitions", None)], ErrorCode.INVALID_REQUEST),
+        ([("num.partitions", "1"), ("num_partitions", "2")], ErrorCode.INVALID_REQUEST),
+        ([("broker.id", "2")], ErrorCode.INVALID_REQUEST),
+        ([("nonsense", "2")], ErrorCode.INVALID_CONFIG),
+        ([("num.partitions", "0")], ErrorCode.INVALID_CONFIG),
+    ):
+        row = await replace(kafka, configs, "", broker)
+        assert (row.error_code, bool(row.error_message)) == (code, True)
+    assert (await replace(kafka, [], "2", broker)).error_code == ErrorCode.INVALID_REQUEST
+    assert config.num_partitions == 1

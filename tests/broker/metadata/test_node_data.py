@@ -20,6 +20,7 @@ from echoless.broker.authorization.acl_nodes import (
 from echoless.broker.config.feature_levels import SUPPORTED
 from echoless.broker.controller.election_requests import decode_requests, encode_requests
 from echoless.broker.controller.elections import ElectionType
+from echoless.broker.metadata.broker_settings import OF_ALL
 from echoless.broker.metadata.features import FEATURES, encode_level
 from echoless.broker.metadata.node_data import (
     CLUSTER_ID,
@@ -92,6 +93,7 @@ EXAMPLES: dict[str, bytes] = {
     topic_config_path("orders"): encode_config(
         {"retention.ms": "1000", "cleanup.policy": "delete"}
     ),
+    OF_ALL: encode_config({"log.retention.ms": "3600000", "max.connections": "500"}),
     topic_predecessor_path("orders"): encode_predecessor(Predecessor(4999, 2)),
     PREFERRED_REPLICA_ELECTION: encode_requests(
         {("orders", 0): ElectionType.PREFERRED, ("orders", 1): ElectionType.UNCLEAN}
