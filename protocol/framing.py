@@ -72,8 +72,10 @@ class FrameReceiver:
         self._large_filled = 0
         self._large_size = 0
         self._lent: memoryview | None = None
-        """The view of a large frame that `writable` last returned; a mapping cannot grow while a
-        view is in use.
+        """The view of a large frame that `writable` last returned.
+
+        A mapping cannot grow while a view exists, and one may outlive its read: a sampling profiler keeps the frames of the
+        interpreter that it looks at, with their variables. So each is released before the next is made.
         """
 
     def writable(self) -> memoryview:
@@ -81,6 +83,9 @@ class FrameReceiver:
 
         The result of an earlier call must no longer be used.
         """
+        if self._lent is not None:
+            self._lent.release()
+            self._lent = None
         if self._large is None:
             if self._start == self._end:
                 self._start = self._end = 0
@@ -192,9 +197,6 @@ class FrameReceiver:
     def _grow(self) -> None:
         large = self._large
         assert large is not None
-        if self._lent is not None:
-            self._lent.release()
-            self._lent = None
         capacity = _next_capacity(self._large_size, len(large))
         if isinstance(large, mmap.mmap):
             large.resize(capacity)

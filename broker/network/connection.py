@@ -115,7 +115,8 @@ class Connection(ReadConnection):
         if self.entrance is not None:
             self.entrance.enter(self)
             if Hold.MUTED in self._holds:
-                self._update_reading()
+                # Both loops begin to read after this, also if reading is paused in it.
+                asyncio.get_running_loop().call_soon(self._update_reading)
         logger.debug("connection %d from %s", self._peer.connection_id, self._peer.address)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -165,3 +165,18 @@ def test_frames_taken_together_are_those_taken_one_by_one(sizes, step):
         outcome(FrameReceiver(SIZE_MAX), data, step, together=flag) for flag in (True, False)
     )
     assert together == singly
+
+
+def test_a_mapping_grows_although_an_earlier_view_is_still_referenced():
+    """A frame of the interpreter that someone looks at, a debugger or a sampling profiler, keeps its variables."""
+    receiver = FrameReceiver(4 * HUGE_FRAME_SIZE)
+    data = framed([bytes(4 * HUGE_FRAME_SIZE)])
+    views, position = [], 0
+    while (frame := receiver.next_frame()) is None:
+        room = receiver.writable()
+        views.append(room)
+        count = min(SHARED_BUFFER_SIZE, len(room), len(data) - position)
+        room[:count] = data[position : position + count]
+        receiver.received(count)
+        position += count
+    assert frame == data[4:]

@@ -15,11 +15,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+import uvloop
 
 from echoless.broker.doubt import StateInDoubtError
 from echoless.broker.metrics import Metrics
 from echoless.broker.network.answers import ANSWERS_WRITTEN_TOGETHER_BYTES
-from echoless.broker.network.connection import Connection
+from echoless.broker.network.connection import Connection, Entrance
 from echoless.broker.network.loop_turn import CROWDED_S, TURN_S, LoopTurn
 from echoless.broker.network.memory_budget import MemoryBudget
 from echoless.broker.network.reading import INFLIGHT_REQUESTS_MAX
@@ -63,6 +64,7 @@ class Harness:
         self.metrics = Metrics()
         self.budget = MemoryBudget(FRAME_SIZE_MAX)
         self.unsent = UnsentAnswers(UNSENT_BYTES_MAX)
+        self.entrance: Entrance | None = None
 
     def dispatch(self, frame, _peer):
         payload = bytes(frame)
@@ -99,7 +101,7 @@ class Harness:
         return (framed(bytes(LARGE_ANSWER_BYTES) if payload == b"large" else payload[:10]),)
 
     def connection(self):
-        return Connection(
+        connection = Connection(
             self.dispatch,
             connection_id=1,
             frame_size_max=FRAME_SIZE_MAX,
@@ -108,6 +110,19 @@ class Harness:
             connections=self.connections,
             metrics=self.metrics,
         )
+        connection.entrance = self.entrance
+        return connection
+
+
+class MutingEntrance:
+    """Has every connection wait."""
+
+    def enter(self, connection: Connection) -> bool:
+        connection.mute()
+        return False
+
+    def leave(self, connection: Connection) -> None:
+        pass
 
 
 @contextlib.asynccontextmanager
@@ -157,6 +172,33 @@ async def test_answers_leave_in_the_order_of_their_requests():
         harness.held[0].set_result(None)
         answers = [await read_frame(reader) for _ in range(3)]
         assert answers == [b"hold 1", b"hold 2", b"now 3"]
+
+
+async def come_to_a_closed_entrance() -> tuple[int, list[bytes]]:
+    """Sends more than a buffer takes to a connection that waits; bytes read meanwhile, and the answers after it."""
+    async with serving() as (harness, connect):
+        harness.entrance = MutingEntrance()
+        reader, writer = await connect()
+        writer.write(framed(b"request") * SHARED_BUFFER_SIZE)
+        await until(lambda: harness.connections)
+        (waiting,) = harness.connections
+        harness.entrance = None
+        other_reader, other_writer = await connect()
+        for _ in range(50):  # turns of the loop in which it could be read
+            other_writer.write(framed(b"other"))
+            await read_frame(other_reader)
+        read = harness.metrics.received_bytes_total
+        waiting.unmute()
+        return read, [await read_frame(reader) for _ in range(SHARED_BUFFER_SIZE)]
+
+
+@pytest.mark.parametrize("loop_factory", [uvloop.new_event_loop, asyncio.SelectorEventLoop])
+def test_a_connection_that_waits_at_the_entrance_is_not_read(loop_factory):
+    """Neither by uvloop nor by asyncio's own loop: both start to read after the connection is made."""
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        read, answers = runner.run(come_to_a_closed_entrance())
+    assert read == 50 * len(framed(b"other"))
+    assert answers == [b"request"] * SHARED_BUFFER_SIZE
 
 
 async def test_a_pipeline_of_slow_requests_lets_others_have_their_turn():
