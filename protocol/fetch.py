@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from echoless.protocol.errors import ErrorCode
+from echoless.protocol.fetch_request import NO_SESSION
 from echoless.protocol.headers import NO_TAGS, write_unsigned_varint
 
 _INT16: Final = struct.Struct(">h")
@@ -42,7 +43,6 @@ _JOINED_BYTES_MAX: Final = 16 * 1024
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 """The isolation level that reads up to the last stable offset; any other reads up to the high watermark."""
-NO_SESSION: Final = 0
 
 
 class PartitionFetched(NamedTuple):
@@ -63,21 +63,24 @@ TopicFetched = tuple[str | uuid.UUID, Sequence[PartitionFetched]]
 
 
 def encode_fetch_response(
-    version: int, error_code: ErrorCode, topics: Sequence[TopicFetched]
+    version: int,
+    error_code: ErrorCode,
+    topics: Sequence[TopicFetched],
+    session_id: int = NO_SESSION,
 ) -> bytes | list[bytes]:
     """The body (without the response header) for versions 4 to 17; in buffers if it is large."""
     encode = _flexible if version >= _FLEXIBLE_FROM else _fixed
-    out, size = encode(version, error_code, topics)
+    out, size = encode(version, error_code, topics, session_id)
     return out if size > _JOINED_BYTES_MAX else b"".join(out)
 
 
 def _fixed(
-    version: int, error_code: ErrorCode, topics: Sequence[TopicFetched]
+    version: int, error_code: ErrorCode, topics: Sequence[TopicFetched], session_id: int
 ) -> tuple[list[bytes], int]:
     """The buffers of versions 4 to 11, and the bytes of records in them."""
     total = 0
     if version >= 7:
-        out = [_HEAD_V7.pack(error_code, NO_SESSION, len(topics))]
+        out = [_HEAD_V7.pack(error_code, session_id, len(topics))]
     else:
         out = [_HEAD_V4.pack(len(topics))]
     for topic, partitions in topics:
@@ -101,12 +104,12 @@ def _fixed(
 
 
 def _flexible(
-    version: int, error_code: ErrorCode, topics: Sequence[TopicFetched]
+    version: int, error_code: ErrorCode, topics: Sequence[TopicFetched], session_id: int
 ) -> tuple[list[bytes], int]:
     """The buffers of versions 12 to 17, and the bytes of records in them."""
     total = 0
     count = write_unsigned_varint(len(topics) + 1)
-    out = [_HEAD_V12.pack(error_code, NO_SESSION) + count]
+    out = [_HEAD_V12.pack(error_code, session_id) + count]
     for topic, partitions in topics:
         out.append(_topic(version, topic) + write_unsigned_varint(len(partitions) + 1))
         for index, error, high_watermark, stable, start, records, diverging in partitions:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 import uuid
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -31,9 +32,10 @@ _SESSIONS_FROM, _LEADER_EPOCHS_FROM, _RACK_FROM, _FLEXIBLE_FROM, _TOPIC_IDS_FROM
 _REPLICA_STATE_FROM: Final = 15
 NO_EPOCH: Final = -1
 """The leader epoch of a client that does not give one: any is accepted."""
+NO_SESSION: Final = 0
+"""The id of no session."""
 NO_SESSION_EPOCH: Final = -1
 """The session epoch of a request outside any session."""
-
 
 NO_REPLICA: Final = -1
 """The replica id of a consumer."""
@@ -59,6 +61,13 @@ class FetchTopic(NamedTuple):
     partitions: list[FetchPartition]
 
 
+class ForgottenTopic(NamedTuple):
+    """Partitions that a session is to forget."""
+
+    topic: str | uuid.UUID
+    partitions: Sequence[int]
+
+
 class FetchRequest(NamedTuple):
     max_wait_ms: int
     min_bytes: int
@@ -68,6 +77,8 @@ class FetchRequest(NamedTuple):
     topics: list[FetchTopic]
     replica_id: int = NO_REPLICA
     """The broker that fetches as a follower; Kafka's do, ours replicate over the native port."""
+    session_id: int = NO_SESSION
+    forgotten: Sequence[ForgottenTopic] = ()
 
 
 class _Layout(NamedTuple):
@@ -82,7 +93,7 @@ class _Layout(NamedTuple):
 
 
 def _layout(version: int) -> _Layout:
-    head = struct.Struct(">iiiib4xii" if version >= _SESSIONS_FROM else ">iiiibi")
+    head = struct.Struct(">iiiibiii" if version >= _SESSIONS_FROM else ">iiiibi")
     end = bytes(6 if version >= _RACK_FROM else 4)
     if version >= _LEADER_EPOCHS_FROM:
         return _Layout(head, struct.Struct(">iiq8xi"), has_leader_epoch=True, usual_end=end)
@@ -92,7 +103,7 @@ def _layout(version: int) -> _Layout:
 
 _LAYOUTS: Final = {version: _layout(version) for version in range(4, _FLEXIBLE_FROM)}
 _FLEXIBLE_HEADS: Final = {
-    version: struct.Struct((">" if version >= _REPLICA_STATE_FROM else ">i") + "iiib4xi")
+    version: struct.Struct((">" if version >= _REPLICA_STATE_FROM else ">i") + "iiibii")
     for version in range(_FLEXIBLE_FROM, 18)
 }
 """Up to the count of topics."""
@@ -141,10 +152,10 @@ def _fixed(version: int, frame: Frame, position: int) -> FetchRequest:
     head, partition, has_leader_epoch, usual_end = _LAYOUTS[version]
     fields = head.unpack_from(frame, position)
     if version >= _SESSIONS_FROM:
-        replica_id, max_wait_ms, min_bytes, bytes_max, isolation_level, epoch, topic_count = fields
+        replica_id, *first, session_id, epoch, topic_count = fields
     else:
-        replica_id, max_wait_ms, min_bytes, bytes_max, isolation_level, topic_count = fields
-        epoch = NO_SESSION_EPOCH
+        replica_id, *first, topic_count = fields
+        session_id, epoch = NO_SESSION, NO_SESSION_EPOCH
     position += head.size
     elements = add_elements(frame, position, topic_count, 0, ELEMENTS_MAX)
     topics = []
@@ -168,11 +179,10 @@ def _fixed(version: int, frame: Frame, position: int) -> FetchRequest:
             rows.append(FetchPartition(index, offset, row_bytes_max, leader_epoch, NO_EPOCH))
             position += size
         topics.append(FetchTopic(str(name, "utf-8"), rows))
+    forgotten: Sequence[ForgottenTopic] = ()
     if version >= _SESSIONS_FROM and frame[position:] != usual_end:
-        _skip_end(version, frame, position, elements)
-    return FetchRequest(
-        max_wait_ms, min_bytes, bytes_max, isolation_level, epoch, topics, replica_id
-    )
+        forgotten, _ = _end(version, frame, position, elements)
+    return FetchRequest(*first, epoch, topics, replica_id, session_id, forgotten)
 
 
 def _flexible(version: int, frame: Frame, position: int) -> FetchRequest:
@@ -180,10 +190,10 @@ def _flexible(version: int, frame: Frame, position: int) -> FetchRequest:
     head = _FLEXIBLE_HEADS[version]
     fields = head.unpack_from(frame, position)
     if version >= _REPLICA_STATE_FROM:
-        max_wait_ms, min_bytes, bytes_max, isolation_level, epoch = fields
+        *first, session_id, epoch = fields
         replica_id = NO_REPLICA
     else:
-        replica_id, max_wait_ms, min_bytes, bytes_max, isolation_level, epoch = fields
+        replica_id, *first, session_id, epoch = fields
     position += head.size
     topic_count, position = compact_size(frame, position)
     elements = add_elements(frame, position, topic_count, 0, ELEMENTS_MAX)
@@ -208,15 +218,14 @@ def _flexible(version: int, frame: Frame, position: int) -> FetchRequest:
             position = skip_tagged_fields(frame, position) if frame[position] else position + 1
         position = skip_tagged_fields(frame, position) if frame[position] else position + 1
         topics.append(FetchTopic(topic, rows))
+    forgotten: Sequence[ForgottenTopic] = ()
     if frame[position:] != _FLEXIBLE_END:
-        position = _skip_end(version, frame, position, elements)
+        forgotten, position = _end(version, frame, position, elements)
         if version >= _REPLICA_STATE_FROM:
             replica_id = _replica_id(frame, position)
         else:
             skip_tagged_fields(frame, position)
-    return FetchRequest(
-        max_wait_ms, min_bytes, bytes_max, isolation_level, epoch, topics, replica_id
-    )
+    return FetchRequest(*first, epoch, topics, replica_id, session_id, forgotten)
 
 
 def _replica_id(frame: Frame, position: int) -> int:
@@ -233,29 +242,31 @@ def _replica_id(frame: Frame, position: int) -> int:
     return NO_REPLICA
 
 
-def _skip_end(version: int, frame: Frame, position: int, elements: int) -> int:
-    """Skips the topics that a session forgets, and the rack; returns the position of the last tagged fields."""
+def _end(
+    version: int, frame: Frame, position: int, elements: int
+) -> tuple[list[ForgottenTopic], int]:
+    """The topics that a session forgets, and the position of the last tagged fields; the rack is skipped."""
     is_flexible = version >= _FLEXIBLE_FROM
     topic_count, position = _size(frame, position, is_flexible)
     elements = add_elements(frame, position, topic_count, elements, ELEMENTS_MAX)
+    forgotten = []
     for _ in range(topic_count):
-        position = _skip_topic(version, frame, position)
+        topic: str | uuid.UUID
+        if version >= _TOPIC_IDS_FROM:
+            topic = _topic_id(bytes(field_bytes(frame, position, _UUID.size)))
+            position += _UUID.size
+        else:
+            topic, position = _string(frame, position, is_flexible)
         count, position = _size(frame, position, is_flexible)
         elements = add_elements(frame, position, count, elements, ELEMENTS_MAX)
-        field_bytes(frame, position, count * _INT32.size)
+        indexes = field_bytes(frame, position, count * _INT32.size)
+        forgotten.append(ForgottenTopic(topic, struct.unpack(f">{count}i", indexes)))
         position += count * _INT32.size
         if is_flexible:
             position = skip_tagged_fields(frame, position)
     if version >= _RACK_FROM:
         _, position = _string(frame, position, is_flexible)
-    return position
-
-
-def _skip_topic(version: int, frame: Frame, position: int) -> int:
-    if version >= _TOPIC_IDS_FROM:
-        field_bytes(frame, position, _UUID.size)
-        return position + _UUID.size
-    return _string(frame, position, version >= _FLEXIBLE_FROM)[1]
+    return forgotten, position
 
 
 def _string(frame: Frame, position: int, is_flexible: bool) -> tuple[str, int]:

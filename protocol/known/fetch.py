@@ -46,10 +46,10 @@ def read_fetch_request(seen: SeenBytes, version: int, frame: Frame, position: in
         known = seen.fetches.get((version, frame[position:place] + frame[behind:]))
         if known is not None:
             (offset,) = _read_offset(frame, place)
-            first, topic, index, row_bytes_max, leader_epoch, last_epoch, replica_id = known
+            first, topic, index, row_bytes_max, leader_epoch, last_epoch, rest = known
             row = (index, offset, row_bytes_max, leader_epoch, last_epoch)
             topics = [_new(FetchTopic, (topic, [_new(FetchPartition, row)]))]
-            return _new(FetchRequest, (*first, topics, replica_id))
+            return _new(FetchRequest, (*first, topics, *rest))
     request = decode_fetch_request(version, frame, position)
     if is_short and len(request.topics) == 1 and len(request.topics[0].partitions) == 1:
         around = bytes(frame[position:place]) + bytes(frame[behind:])
@@ -63,8 +63,10 @@ def _note(seen: SeenBytes, version: int, around: bytes, request: FetchRequest) -
     Any other body is longer or shorter than `usual_size`, so that `around` never equals what was remembered.
     """
     ((topic, ((index, _, row_bytes_max, leader_epoch, last_epoch),)),) = request.topics
+    if request.session_epoch > 0:
+        return  # every request of a session has another epoch
     if usual_size(version, topic) != len(around) + _OFFSET_SIZE:
         return
     row = (topic, index, row_bytes_max, leader_epoch, last_epoch)
-    meaning = (request[:5], *row, request.replica_id)
+    meaning = (request[:5], *row, request[6:])
     seen.note(seen.fetches, (version, around), len(around), meaning)

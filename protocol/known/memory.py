@@ -21,8 +21,10 @@ _Meaning = TypeVar("_Meaning")
 
 ProduceHead = tuple[int, int, str, int]
 """Acks, timeout in ms, topic, and the number of partitions."""
-FetchBody = tuple[tuple[int, int, int, int, int], str | uuid.UUID, int, int, int, int, int]
-"""The fields before the topics, the topic, those of its only row without the offset, and the replica id."""
+FetchBody = tuple[
+    tuple[int, int, int, int, int], str | uuid.UUID, int, int, int, int, tuple[Any, ...]
+]
+"""The fields before the topics, the topic, those of its only row without the offset, and the fields after the topics."""
 NativeHead = tuple[str, int, int, int]
 """Topic, partition, acks, and timeout in ms."""
 

@@ -24,7 +24,7 @@ def test_reads_back_with_kio(version, size):
         PartitionFetched(0, ErrorCode.NONE, 10, 9, 1, b"r" * size, (4, 8)),
         PartitionFetched(1, ErrorCode.OFFSET_OUT_OF_RANGE),
     ]
-    found = encode_fetch_response(version, ErrorCode.NONE, [(topic, partitions)])
+    found = encode_fetch_response(version, ErrorCode.NONE, [(topic, partitions)], 77)
     data = found if isinstance(found, bytes) else b"".join(found)
     assert isinstance(found, bytes) == (size == 300)
     module = importlib.import_module(f"kio.schema.fetch.v{version}.response")
@@ -35,5 +35,7 @@ def test_reads_back_with_kio(version, size):
     assert first.records == b"r" * size
     assert (first.high_watermark, first.last_stable_offset) == (10, 9)
     assert second.error_code == 1
+    if version >= 7:
+        assert entity.session_id == 77
     if version >= 12:
         assert (first.diverging_epoch.epoch, first.diverging_epoch.end_offset) == (4, 8)

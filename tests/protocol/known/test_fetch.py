@@ -32,10 +32,10 @@ def read(seen: SeenBytes, version: int, frame: bytes) -> FetchRequest | None:
     return found
 
 
-def usual(version: int, name: str, row: FetchPartition) -> bytes:
+def usual(version: int, name: str, row: FetchPartition, session_epoch: int = -1) -> bytes:
     """A request as a consumer of one partition sends it."""
     topics = [(name, SAMPLE["topics"][0][1], [row], [])]
-    body = encode(version, {**SAMPLE, "topics": topics, "rack_id": ""})
+    body = encode(version, {**SAMPLE, "session_epoch": session_epoch, "topics": topics, "rack_id": ""})
     if version < 7:
         return b"header" + body
     # kio writes what is usually left out: the topic forgotten, without a partition, and tags
@@ -97,8 +97,10 @@ def test_hostile_bytes_are_read_alike(version, data):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_is_unusual_is_not_kept(version):
-    """Two partitions, a forgotten topic, a long name: the reader alone reads them."""
+    """Two partitions, a forgotten topic, a long name, the next of a session: the reader alone reads them."""
     seen = SeenBytes()
+    if version >= 7:
+        read(seen, version, usual(version, "t", FetchPartition(7, 3, 9, -1, -1), session_epoch=3))
     read(seen, version, b"header" + encode(version, SAMPLE))
     long = usual(version, "t" * 500, FetchPartition(7, 3, 9, -1, -1))
     read(seen, version, long)
