@@ -40,6 +40,7 @@ from echoless.broker.network.turns import in_thread
 from echoless.broker.quotas.connection_rates import ConnectionRates
 from echoless.broker.records.deadlines import Deadlines
 from echoless.broker.records.fetch_parts import FetchParts
+from echoless.broker.records.fetch_sessions import FetchSessions
 from echoless.broker.records.in_flight import ProduceParts
 from echoless.broker.services import Services
 from echoless.broker.state_topics.append_parts import AppendParts
@@ -284,6 +285,14 @@ def _new_services(broker: Broker) -> Services:
         ),
         fetch=FetchParts(
             find=broker.replicas.find,
+            topics=broker.registry.topics,
+            topics_by_id=broker.registry.topics_by_id,
+            sessions=FetchSessions(
+                broker.config.max_incremental_fetch_session_cache_slots,
+                now_ms=broker.clock.steady_ms,
+                rng=broker.environment.rng,
+                metrics=broker.metrics,
+            ),
             fail_storage=broker.fail_storage,
             logs=broker.logs,
             metrics=broker.metrics,

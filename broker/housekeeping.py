@@ -85,7 +85,10 @@ class Housekeeping:
         for key, partition in list(held.items()):
             if held.get(key) is not partition:
                 continue  # deleted meanwhile, with its files
+            start = partition.log.log_start_offset
             partition.log.retire_old_segments(self._clock.deletion_ms(), partition.high_watermark)
+            if partition.log.log_start_offset != start:
+                partition.waiters.data.wake()
             if partition.log.awaits_flush:  # no append may follow: what expires has to be flushed
                 partition.mark_dirty()
             # A slice at a time, with requests in between.

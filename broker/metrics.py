@@ -60,6 +60,14 @@ class Metrics:
     requests_failed_total: int = 0
     """Requests that ended in an exception no handler expects: each is a bug."""
     fetch_bytes_total: int = 0
+    fetch_rows_read_total: int = 0
+    """Partitions that fetches of clients looked at."""
+    fetch_sessions: int = 0
+    fetch_session_rows: int = 0
+    """Partitions in all fetch sessions."""
+    fetch_sessions_opened_total: int = 0
+    fetch_sessions_evicted_total: int = 0
+    """Fetch sessions that ended because another needed their place."""
     throttled_requests_total: int = 0
     """Requests after which a connection was not read for a while, because of a quota."""
     throttled_ms_total: int = 0

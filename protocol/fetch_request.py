@@ -152,9 +152,11 @@ def _fixed(version: int, frame: Frame, position: int) -> FetchRequest:
     head, partition, has_leader_epoch, usual_end = _LAYOUTS[version]
     fields = head.unpack_from(frame, position)
     if version >= _SESSIONS_FROM:
-        replica_id, *first, session_id, epoch, topic_count = fields
+        replica_id, wait_ms, min_bytes, bytes_max, isolation, session_id, epoch, topic_count = (
+            fields
+        )
     else:
-        replica_id, *first, topic_count = fields
+        replica_id, wait_ms, min_bytes, bytes_max, isolation, topic_count = fields
         session_id, epoch = NO_SESSION, NO_SESSION_EPOCH
     position += head.size
     elements = add_elements(frame, position, topic_count, 0, ELEMENTS_MAX)
@@ -182,6 +184,7 @@ def _fixed(version: int, frame: Frame, position: int) -> FetchRequest:
     forgotten: Sequence[ForgottenTopic] = ()
     if version >= _SESSIONS_FROM and frame[position:] != usual_end:
         forgotten, _ = _end(version, frame, position, elements)
+    first = wait_ms, min_bytes, bytes_max, isolation
     return FetchRequest(*first, epoch, topics, replica_id, session_id, forgotten)
 
 
@@ -190,10 +193,10 @@ def _flexible(version: int, frame: Frame, position: int) -> FetchRequest:
     head = _FLEXIBLE_HEADS[version]
     fields = head.unpack_from(frame, position)
     if version >= _REPLICA_STATE_FROM:
-        *first, session_id, epoch = fields
+        wait_ms, min_bytes, bytes_max, isolation, session_id, epoch = fields
         replica_id = NO_REPLICA
     else:
-        replica_id, *first, session_id, epoch = fields
+        replica_id, wait_ms, min_bytes, bytes_max, isolation, session_id, epoch = fields
     position += head.size
     topic_count, position = compact_size(frame, position)
     elements = add_elements(frame, position, topic_count, 0, ELEMENTS_MAX)
@@ -225,6 +228,7 @@ def _flexible(version: int, frame: Frame, position: int) -> FetchRequest:
             replica_id = _replica_id(frame, position)
         else:
             skip_tagged_fields(frame, position)
+    first = wait_ms, min_bytes, bytes_max, isolation
     return FetchRequest(*first, epoch, topics, replica_id, session_id, forgotten)
 
 

@@ -48,6 +48,9 @@ _COUNTERS: Final = {
     "records_appended_total": "Records written to a log",
     "bytes_appended_total": "Bytes written to a log",
     "fetch_bytes_total": "Bytes of records given to consumers",
+    "fetch_rows_read_total": "Partitions that consumers' fetches looked at",
+    "fetch_sessions_opened_total": "Fetch sessions opened",
+    "fetch_sessions_evicted_total": "Fetch sessions that gave their place to others",
     "duplicates_total": "Repeated batches acknowledged without storing them again",
     "divergent_duplicates_total": "Repeats whose bytes differ from what was stored",
     "recovery_cuts_total": "Logs that the start cut, at a torn write or accepted damage",
@@ -216,6 +219,12 @@ class _Families:
         metrics = self._broker.metrics
         yield GaugeMetricFamily(
             f"{_PREFIX}connections_open", "Connections open", metrics.connections_open
+        )
+        yield GaugeMetricFamily(
+            f"{_PREFIX}fetch_sessions", "Fetch sessions of consumers", metrics.fetch_sessions
+        )
+        yield GaugeMetricFamily(
+            f"{_PREFIX}fetch_session_rows", "Partitions in them", metrics.fetch_session_rows
         )
         yield _request_seconds(metrics.latencies)
         yield GaugeMetricFamily(

@@ -78,6 +78,8 @@ class Rights:
         self._host = host
         self._allowed: dict[tuple[int, int], Allowed] = {}
         self._any: dict[tuple[int, int], bool] = {}
+        self.version = 0
+        """Raised by every change of an ACL: what was allowed before may not be so now."""
 
     def allowed(self, operation: AclOperation, resource_type: ResourceType) -> Mapping[str, bool]:
         """The answers for resources of a type, by name. Not to be kept: the next request asks again."""
@@ -119,6 +121,7 @@ class Rights:
 
     def forget(self) -> None:
         """Forgets all answers: the ACLs have changed."""
+        self.version += 1
         self._allowed.clear()
         self._any.clear()
 

@@ -315,6 +315,10 @@ class Config(StoredConfig):
         600_000, duration(-1), "a connection silent for longer is closed; -1: never"
     )
 
+    max_incremental_fetch_session_cache_slots: int = _setting(
+        1000, integer(0, INT32_MAX), "fetch sessions open at the same time; 0: none"
+    )
+
     producer_id_block_size: int = _setting(
         1000, integer(1, 1_000_000), "producer ids claimed from the coordinator at a time"
     )

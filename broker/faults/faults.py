@@ -139,6 +139,9 @@ class FaultInjection:
             self._peers.use(links, self._hits)
         if requests and not self._ports:
             self._ports = self._faulty_ports(self._hits, self._crash)
+        if self._services is not None:  # rules see only the partitions that a fetch names
+            is_declined = any(rule.match.api in {None, "fetch"} for rule in requests)
+            self._services.fetch.sessions.decline(is_declined=is_declined)
         for port in self._ports:
             port.use(requests)
 

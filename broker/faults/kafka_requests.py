@@ -25,6 +25,7 @@ from echoless.broker.network.request import Outcome, Peer, Request
 from echoless.broker.records.in_flight import ACKS_NONE
 from echoless.protocol.acl import AclOperation
 from echoless.protocol.errors import DecodeError, KafkaError
+from echoless.protocol.fetch_request import FetchRequest
 from echoless.protocol.framing import Frame
 from echoless.protocol.headers import RequestHeader, read_request_header, skip_tagged_fields
 from echoless.protocol.record_batch import Buffer, read_header
@@ -73,6 +74,8 @@ class KafkaRequests:
         if inside is None:
             return None
         api, header = inside.served.api, inside.header
+        if isinstance(inside.body, FetchRequest) and inside.body.session_epoch > 0:
+            return None  # the port refuses it: it does not name its partitions
         parts = tuple(self._parts(api.name, inside.body))
         facts = RequestFacts(
             api=api.name,

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from echoless.broker.handlers import fetch, produce
 from echoless.broker.handlers.mutations import REFUSED_SINCE, mutation_pause_ms
+from echoless.broker.handlers.session_requests import fetched_nothing
 from echoless.broker.handlers.throttle_time import size_of, throttled
 from echoless.broker.network.request import Answer, Outcome, Request, needing_as_much
 from echoless.broker.records.in_flight import ACKS_NONE
-from echoless.protocol.errors import ErrorCode
-from echoless.protocol.fetch import encode_fetch_response
 
 if TYPE_CHECKING:
     from echoless.broker.handlers.served import Served
@@ -40,7 +39,7 @@ def metered(
     if served.api is fetch.API and meters.fetched is not None:
         pause_ms = meters.fetched.throttle_ms(quotas.clock())
         if pause_ms:
-            return _fetched_nothing(request, quotas, pause_ms)
+            return _fetched_nothing(request, services, pause_ms)
         within = _within(meters.fetched, request.body)
         request = replace(request, body=within)
     is_produce = served.api is produce.API
@@ -56,9 +55,9 @@ def metered(
     return needing_as_much(outcome, use.counted_later(outcome))
 
 
-def _fetched_nothing(request: Request, quotas: Quotas, pause_ms: int) -> Answer:
-    quotas.pause(request.peer, pause_ms)
-    nothing = encode_fetch_response(request.version, ErrorCode.NONE, [])
+def _fetched_nothing(request: Request, services: Services, pause_ms: int) -> Answer:
+    services.quotas.pause(request.peer, pause_ms)
+    nothing = fetched_nothing(request, services)
     return throttled(fetch.API, request.version, nothing, pause_ms)
 
 

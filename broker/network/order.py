@@ -10,10 +10,11 @@ its kind; later requests of that kind wait behind it, in the order in which they
 | `appends` | a produce whose records are checked in a thread,   | was appended, and waits for nothing but|
 |           | or that has many partitions                        | its acknowledgement                    |
 | `commits` | a commit of many partitions                        | has reached the coordinator            |
+| `sessions`| a fetch that names a fetch session, and waits      | was answered                           |
 | `faults`  | a request that a fault rule delays or freezes      | was processed                          |
 
 `imports` and `faults` keep every later request; `appends` keeps produce requests, and looks at producers, by which they
-would not be seen; `commits` keeps those of a group
+would not be seen; `sessions` keeps those that name a session, which Kafka would not have read yet; `commits` keeps those of a group
 that a commit would change: overtaken by another commit it would take back what that stored, by its member's leaving or
 joining anew it would be refused, and by a look at the offsets it would not be seen.
 
@@ -122,10 +123,11 @@ class LanePlace:
 class RequestOrder:
     """The lanes of one connection."""
 
-    __slots__ = ("appends", "commits", "faults", "imports")
+    __slots__ = ("appends", "commits", "faults", "imports", "sessions")
 
     def __init__(self) -> None:
         self.imports = RequestLane()
         self.appends = RequestLane()
         self.commits = RequestLane()
         self.faults = RequestLane()
+        self.sessions = RequestLane()

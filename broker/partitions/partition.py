@@ -304,6 +304,7 @@ class Partition:
                 f"{self.name} can be deleted up to {self.high_watermark}, not {offset}",
             )
         self.log.advance_log_start(offset)
+        self.waiters.data.wake()
 
     # --- followers ---
 

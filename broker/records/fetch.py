@@ -37,11 +37,13 @@ _SORTED_AT_ONCE_MAX: Final = 2 * SORTED_MAX
 """Batches that an answer made in one step was searched for those without records."""
 
 
-class _Pass:
-    """One pass over the partitions of the request, a partition at a time."""
+class FetchPass:
+    """One pass over the partitions of the request, a partition at a time.
+
+    `session_fetch.py` has another, over those of a session.
+    """
 
     __slots__ = (
-        "_appended_before",
         "_bytes_max",
         "_is_read_committed",
         "_parts",
@@ -49,6 +51,7 @@ class _Pass:
         "_sorted",
         "_wait",
         "_wanted",
+        "appended_before",
         "has_error",
         "partitions",
         "size",
@@ -69,7 +72,8 @@ class _Pass:
         self.has_error = False
         self.partitions: list[tuple[Partition, int]] = []
         """The partitions whose next data may complete the request, with the epochs they were read in."""
-        self._appended_before = parts.metrics.bytes_appended_total
+        self.appended_before = parts.metrics.bytes_appended_total
+        """Bytes that were appended to any partition before the pass began."""
         self._parts = parts
         self._passed_to = -1
         """The last empty batch that was passed in the partition that is being read; -1: none."""
@@ -90,8 +94,8 @@ class _Pass:
         for topic, wanted_partitions in self._wanted.topics:
             fetched: list[PartitionFetched] = []
             for wanted in wanted_partitions:
-                found = self._read(topic, wanted)
-                if found is None or self._sorted > _SORTED_AT_ONCE_MAX:
+                found = self.look(topic, wanted)
+                if found is None or self.takes_long:
                     return False
                 fetched.append(found)
             self.topics.append((topic, fetched))
@@ -104,16 +108,17 @@ class _Pass:
             self.topics.append((topic, fetched))
             for wanted in wanted_partitions:
                 self._passed_to = -1
-                while (found := self._read(topic, wanted)) is None:
+                while (found := self.look(topic, wanted)) is None:
                     yield
                 fetched.append(found)
                 yield
             if not fetched:
                 yield
 
-    def _read(self, topic: str | uuid.UUID, wanted: FetchPartition) -> PartitionFetched | None:
+    def look(self, topic: str | uuid.UUID, wanted: FetchPartition) -> PartitionFetched | None:
         """Reads a partition, or passes some of its empty batches and returns None."""
         index, offset, bytes_max, leader_epoch, last_epoch = wanted
+        self._parts.metrics.fetch_rows_read_total += 1
         try:
             partition = self._parts.find(topic, index)
             partition.check_leader(leader_epoch)
@@ -173,6 +178,11 @@ class _Pass:
         return records if len(records) <= limit or not self.size else b""
 
     @property
+    def takes_long(self) -> bool:
+        """Whether so many batches were searched that another step has to follow."""
+        return self._sorted > _SORTED_AT_ONCE_MAX
+
+    @property
     def is_enough(self) -> bool:
         """Whether the client need not wait for more."""
         size = self.size
@@ -198,7 +208,7 @@ class _Pass:
         """
         wait, parts = self._wait, self._parts
         assert wait is not None
-        enough_at = self._appended_before + self._missing_bytes()
+        enough_at = self.appended_before + self._missing_bytes()
         while True:
             await wait.arrived
             if (
@@ -247,7 +257,7 @@ def fetch(
         rows += len(topic[1]) or 1
     if rows > ROWS_PER_TURN:
         return _wait_for_data(parts, wanted, peer, LongPoll(), None)
-    one_pass = _Pass(parts, wanted, peer)
+    one_pass = FetchPass(parts, wanted, peer)
     if not one_pass.read():
         return _wait_for_data(parts, wanted, peer, LongPoll(), None)
     if one_pass.is_enough or wanted.max_wait_ms <= 0 or parts.stopping.is_set():
@@ -257,20 +267,20 @@ def fetch(
     return _wait_for_data(parts, wanted, peer, wait, one_pass)
 
 
-def _taken(parts: FetchParts, one_pass: _Pass) -> list[TopicFetched]:
+def _taken(parts: FetchParts, one_pass: FetchPass) -> list[TopicFetched]:
     parts.metrics.fetch_bytes_total += one_pass.size
     return one_pass.topics
 
 
 async def _wait_for_data(
-    parts: FetchParts, wanted: FetchRequest, peer: Peer, wait: LongPoll, watched: _Pass | None
+    parts: FetchParts, wanted: FetchRequest, peer: Peer, wait: LongPoll, watched: FetchPass | None
 ) -> list[TopicFetched]:
     """Reads until it is enough; `watched` is a first pass that was not, and watches its partitions."""
     wait_s = max(wanted.max_wait_ms, 0) / 1000
     wait.end_after(wait_s)
     try:
         while True:
-            one_pass = watched or _Pass(parts, wanted, peer, wait)
+            one_pass = watched or FetchPass(parts, wanted, peer, wait)
             try:
                 if one_pass is not watched:
                     await work_in_turns(one_pass.steps())

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
     import uuid
-    from collections.abc import Callable
+    from collections.abc import Callable, Container, Mapping
 
+    from echoless.broker.metadata.topic import Topic
     from echoless.broker.metrics import Metrics
     from echoless.broker.network.unsent_answers import UnsentAnswers
     from echoless.broker.partitions.partition import Partition
+    from echoless.broker.records.fetch_sessions import FetchSessions
     from echoless.storage.file_system import StorageError
     from echoless.storage.log_directory import LogDirectory
 
@@ -23,6 +25,10 @@ class FetchParts:
 
     find: Callable[[str | uuid.UUID, int], Partition]
     """The partition by topic name or id. Raises `KafkaError` 3, 100, 6 or 56."""
+    topics: Container[str]
+    """The names of the topics that there are."""
+    topics_by_id: Mapping[uuid.UUID, Topic]
+    sessions: FetchSessions
     fail_storage: Callable[[StorageError], None]
     logs: LogDirectory
     metrics: Metrics

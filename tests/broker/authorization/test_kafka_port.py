@@ -26,6 +26,7 @@ from tests.support.in_process import Running, in_process
 from tests.support.raw_batches import plain_batch
 from tests.support.raw_client import ConnectionEndedError, RawConnection, nested
 from tests.support.raw_produce import PartitionData
+from tests.support.session_client import ask, found
 
 READ, WRITE, CREATE = AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE
 DELETE, ALTER, DESCRIBE = AclOperation.DELETE, AclOperation.ALTER, AclOperation.DESCRIBE
@@ -322,6 +323,57 @@ class TestFetch:
         assert await produce(producer, "t") == {"t": 0}
         assert await answer == {"t": 0, "u": 29}
         await producer.close()
+
+    async def test_a_session_asks_every_time(
+        self, kafka: RawConnection, running: Running, acls: AclEditor
+    ) -> None:
+        """Rows that may not be read stay in it, by name and by id, and are read when they may be."""
+        await acls.allow(READ, "t")
+        await acls.allow(WRITE, "t")
+        ids = {"t": id_of(running, "t"), "u": id_of(running, "u")}
+        for version, keys in ((12, {"t": "t", "u": "u"}), (13, ids)):
+            end = end_of(running, "t")
+            rows = {keys["u"]: [(0, 0)], keys["t"]: [(0, end)]}
+            response = await ask(kafka, (0, 0), rows, version=version)
+            assert {key[0]: row[0] for key, row in found(response).items()} == {
+                keys["t"]: 0,
+                keys["u"]: 29,
+            }
+            s = response.session_id
+            for epoch in (1, 2):
+                response = await ask(kafka, (s, epoch), version=version)
+                assert found(response) == {(keys["u"], 0): (29, 0, -1, -1)}
+            await acls.allow(READ, "u")
+            assert [*found(await ask(kafka, (s, 3), version=version))] == [(keys["u"], 0)]
+            assert found(await ask(kafka, (s, 4), version=version)) == {}
+            await acls.revoke(READ, "u")
+            await acls.revoke(READ, "t")
+            response = await ask(kafka, (s, 5), version=version)
+            assert {row[0] for row in found(response).values()} == {29}
+            await acls.allow(READ, "t")
+            response = await ask(kafka, (s, 6), forget={keys["u"]: [0]}, version=version)
+            assert found(response) == {(keys["t"], 0): (0, 0, end, 0)}
+            assert await produce(kafka, "t") == {"t": 0}
+            response = await ask(kafka, (s, 7), version=version, max_wait_ms=60_000)
+            assert found(response) == {(keys["t"], 0): (0, 1, end + 1, 0)}
+
+    async def test_a_session_of_nothing_allowed(
+        self, kafka: RawConnection, acls: AclEditor
+    ) -> None:
+        """It is opened, and answers at once with the codes; what it forgets last is answered once more."""
+        response = await ask(kafka, (0, 0), {"t": [(0, 0)], "u": [(0, 0)]}, max_wait_ms=60_000)
+        s = response.session_id
+        for epoch in (1, 2):
+            assert s > 0
+            assert {row[0] for row in found(response).values()} == {29}
+            response = await ask(kafka, (s, epoch), max_wait_ms=60_000)
+        await acls.allow(READ, "t")
+        response = await ask(kafka, (s, 3))
+        assert [row[0] for row in found(response).values()] == [0, 29]
+        forget = {"t": [0], "u": [0]}
+        response = await ask(kafka, (s, 4), {"t": [(0, 0)], "u": [(0, 0)]}, forget)
+        assert response.session_id == 0
+        assert [row[0] for row in found(response).values()] == [0, 29]
 
     async def test_hosts(self, kafka: RawConnection, acls: AclEditor) -> None:
         """46: an entry for another host allows nothing here."""

@@ -14,6 +14,7 @@ from echoless.broker.handlers.dispatch import KafkaDispatcher
 from tests.broker.faults.lab import TOPIC, Lab, answered, batch, produce, send
 from tests.support.raw_client import ConnectionEndedError, RawConnection
 from tests.support.raw_produce import decode_produce
+from tests.support.session_client import ask, found
 
 PRODUCE = {"api": "produce"}
 
@@ -320,6 +321,24 @@ async def test_a_rule_touches_nothing_else(lab: Lab, kafka: RawConnection) -> No
     send(kafka, batch(1))
     with pytest.raises(ConnectionEndedError):
         await kafka.receive()
+
+
+async def test_rules_about_fetches_see_every_partition(lab: Lab, kafka: RawConnection) -> None:
+    """Sessions, whose requests leave partitions out, are declined while there are any; then clients open them again."""
+    await produce(kafka, batch(0))
+    session = (await ask(kafka, (0, 0), {TOPIC: [(0, 0), (1, 0)]})).session_id
+    other = lab.add("close_before", {"api": "metadata"})
+    assert (await ask(kafka, (session, 1))).session_id == session
+    match = {"api": "fetch", "topic": TOPIC, "partition": 1}
+    name = lab.add({"type": "error", "code": 9}, match)
+    response = await ask(kafka, (session, 2))
+    assert (response.error_code, lab.counts(name)) == (70, (0, 0))
+    response = await ask(kafka, (0, 0), {TOPIC: [(0, 1), (1, 0)]})
+    assert response.session_id == 0
+    assert {key[1]: row[0] for key, row in found(response).items()} == {0: 0, 1: 9}
+    lab.broker.faults.remove(name)
+    assert (await ask(kafka, (0, 0), {TOPIC: [(0, 1), (1, 0)]})).session_id > 0
+    lab.broker.faults.remove(other)
 
 
 async def test_a_hit_is_told_with_its_batches(lab: Lab, kafka: RawConnection) -> None:

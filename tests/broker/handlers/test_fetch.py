@@ -291,21 +291,28 @@ async def test_a_wait_ends_without_data(kafka: RawConnection) -> None:
     assert counts(await fetch(kafka, {"t": [wanted_partition(3)]}, max_wait_ms=50)) == [0]
 
 
-# --- sessions and names ---
+# --- sessions (more: test_fetch_sessions.py) and names ---
 
 
-@pytest.mark.usefixtures("size")
 @pytest.mark.parametrize("session_id", [0, 77])
 @pytest.mark.parametrize("epoch", [0, -1, 1, 2, INT32_MAX, -2])
-async def test_sessions_are_declined(kafka: RawConnection, session_id: int, epoch: int) -> None:
+async def test_sessions_are_declined_where_there_is_no_place_for_them(
+    tmp_path: Path, session_id: int, epoch: int
+) -> None:
     """A request that begins or ends a session is a whole one; one that continues it is refused."""
-    rows = {"t": [wanted_partition(0)]}
-    response = await fetch(kafka, rows, session_id=session_id, session_epoch=epoch)
-    assert response.session_id == 0
-    if epoch in {0, -1}:
-        assert counts(response) == [3]
-    else:
-        assert (response.error_code.name, response.responses) == ("fetch_session_id_not_found", ())
+    async with in_process(tmp_path, max_incremental_fetch_session_cache_slots=0) as running:
+        kafka = await RawConnection.open(running.kafka_address)
+        await create_topic(kafka, "t", 1)
+        await produce(kafka, 0, b"one")
+        rows = {"t": [wanted_partition(0)]}
+        response = await fetch(kafka, rows, session_id=session_id, session_epoch=epoch)
+        assert response.session_id == 0
+        if epoch in {0, -1}:
+            assert counts(response) == [1]
+        else:
+            code = response.error_code.name
+            assert (code, response.responses) == ("fetch_session_id_not_found", ())
+        await kafka.close()
 
 
 @pytest.mark.usefixtures("size")

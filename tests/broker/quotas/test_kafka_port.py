@@ -13,6 +13,7 @@ from tests.support.in_process import Running
 from tests.support.raw_batches import plain_batch
 from tests.support.raw_client import RawConnection, create_topic
 from tests.support.raw_produce import PartitionData
+from tests.support.session_client import ask, found
 
 BATCH = plain_batch([b"x" * 100_000]).encode()
 WINDOW_S = 10
@@ -125,6 +126,34 @@ async def test_a_consumer_that_has_had_too_much_gets_nothing(
     now[0] += 12
     third = await fetch(kafka, rows)
     assert len(third.responses[0].partitions[0].records) == len(BATCH)
+
+
+async def test_a_session_loses_nothing_to_a_pause(
+    running: Running, kafka: RawConnection, topic: str
+) -> None:
+    """The empty answer raises its epoch and notes the offsets; a request for a new one opens none."""
+    for _ in range(3):
+        await produced(kafka)
+    await alter(kafka, {"consumer_byte_rate": LIMIT}, client_id="raw")
+    quotas, now = running.broker.quotas, [1000.0]
+    quotas.clock = lambda: now[0]
+    response = await ask(kafka, (0, 0), {topic: [(0, 0)]})
+    assert found(response) == {(topic, 0): (0, 1, 3, 0)}
+    s = response.session_id
+    for request, rows, answer in (
+        ((s, 1), {topic: [(0, 1)]}, (0, s)),
+        ((s, 1), {}, (71, 0)),
+        ((s ^ 1, 1), {}, (70, 0)),
+        ((0, 0), {topic: [(0, 0)]}, (0, 0)),
+    ):
+        response = await ask(kafka, request, rows, max_wait_ms=60_000)
+        assert pause_ms(response) > 0
+        assert (response.error_code, response.session_id) == answer
+        assert response.responses == ()
+    now[0] += 12
+    assert found(await ask(kafka, (s, 2), {topic: [(0, 2)]})) == {(topic, 0): (0, 1, 3, 0)}
+    assert (await ask(kafka, (s, -1))).error_code == 0
+    assert len(running.broker.services.fetch.sessions) == 0
 
 
 async def test_request_time(running: Running, kafka: RawConnection) -> None:

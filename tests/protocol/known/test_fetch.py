@@ -35,7 +35,9 @@ def read(seen: SeenBytes, version: int, frame: bytes) -> FetchRequest | None:
 def usual(version: int, name: str, row: FetchPartition, session_epoch: int = -1) -> bytes:
     """A request as a consumer of one partition sends it."""
     topics = [(name, SAMPLE["topics"][0][1], [row], [])]
-    body = encode(version, {**SAMPLE, "session_epoch": session_epoch, "topics": topics, "rack_id": ""})
+    body = encode(
+        version, {**SAMPLE, "session_epoch": session_epoch, "topics": topics, "rack_id": ""}
+    )
     if version < 7:
         return b"header" + body
     # kio writes what is usually left out: the topic forgotten, without a partition, and tags
