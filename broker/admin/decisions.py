@@ -11,7 +11,8 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from itertools import islice
 from typing import Any, Final
@@ -45,9 +46,10 @@ READERS: Final = ("program", CONSOLE)
 FOLLOWERS_MAX: Final = 16
 """Readers that may follow at once; each may have a full queue in memory."""
 FOLLOWERS_PER_ADDRESS_MAX: Final = 8
-"""The limit per address, so that one address cannot keep all others from following."""
+"""The limit per address; and when all places are taken, the address with most of them gives way to others."""
 CONSOLES_MAX: Final = 8
-"""Consoles that may follow besides, so that open tabs never keep a command or a test from following."""
+"""Consoles that may follow besides, so that open tabs never keep a command or a test from following; their addresses
+give way in the same way."""
 _COUNT_DEFAULT: Final = 100
 _encoder: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 _LINES_AT_ONCE: Final = 100
@@ -95,7 +97,7 @@ class DecisionPages:
         self, request: web.Request, count: int, stream: DecisionStream
     ) -> web.StreamResponse:
         host = request.remote or "?"
-        self._check_room(host, stream)
+        self._make_room(host, stream)
         # No await between looking back and following: no event is missed or sent twice.
         remembered = self._broker.decisions.latest_events(count, stream.selection)
         self._broker.decisions.follow(stream)
@@ -109,22 +111,38 @@ class DecisionPages:
         finally:
             if watch is not None:
                 watch.cancel()
-            del self._streams[stream]
+            self._streams.pop(stream, None)
             self._broker.decisions.unfollow(stream)
 
-    def _check_room(self, host: str, stream: DecisionStream) -> None:
-        """Raises `RefusalError` if there are too many readers of its kind already."""
+    def _make_room(self, host: str, stream: DecisionStream) -> None:
+        """Has the address that follows most give way to a reader of another one, once all places are taken.
+
+        Raises `RefusalError` if no address has more of them than this one would have.
+        """
         is_console = stream.is_console
-        hosts = [one for open_, one in self._streams.items() if open_.is_console is is_console]
+        most, kind = (CONSOLES_MAX, "consoles") if is_console else (FOLLOWERS_MAX, "readers")
+        streams = {one: of for one, of in self._streams.items() if one.is_console is is_console}
+        by_host = Counter(streams.values())
         refused = None
-        if is_console and len(hosts) >= CONSOLES_MAX:
-            refused = f"{CONSOLES_MAX} consoles follow already"
-        elif not is_console and len(hosts) >= FOLLOWERS_MAX:
-            refused = f"{FOLLOWERS_MAX} readers follow already"
-        elif not is_console and hosts.count(host) >= FOLLOWERS_PER_ADDRESS_MAX:
+        if not is_console and by_host[host] >= FOLLOWERS_PER_ADDRESS_MAX:
             refused = f"{FOLLOWERS_PER_ADDRESS_MAX} readers of {host} follow already"
+        elif len(streams) >= most:
+            fullest, count = by_host.most_common(1)[0]
+            if count <= by_host[host] + 1:
+                refused = f"{most} {kind} follow already"
+            else:
+                self._end_newest_of(fullest, streams, host)
         if refused is not None:
             raise RefusalError(HTTPStatus.SERVICE_UNAVAILABLE, refused)
+
+    def _end_newest_of(
+        self, fullest: str, streams: Mapping[DecisionStream, str], host: str
+    ) -> None:
+        newest = [one for one, of in streams.items() if of == fullest][-1]
+        message = "a reader of the decisions from %s gives way to one from %s: all places are taken"
+        logger.info(message, fullest, host)
+        del self._streams[newest]
+        newest.close()
 
     async def _send(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -177,6 +178,30 @@ async def test_followers_of_one_address_are_bounded(
     async with _following(admin):
         answer = await admin.get("/decisions?follow=true")
     assert answer == (503, {"error": "1 readers of 127.0.0.1 follow already"})
+
+
+@pytest.mark.parametrize("kind", ["", "&reader=console"])
+async def test_the_address_that_follows_most_gives_way(
+    admin: AdminClient, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """One that takes all places loses the newest to another address, and cannot take it back."""
+    monkeypatch.setattr(pages, "FOLLOWERS_MAX", 3)
+    monkeypatch.setattr(pages, "CONSOLES_MAX", 3)
+    query = f"/decisions?follow=true&n=0{kind}"
+    elsewhere = aiohttp.TCPConnector(local_addr=("127.0.0.2", 0))
+    async with contextlib.AsyncExitStack() as stack:
+        first, _, newest = [
+            await stack.enter_async_context(_following(admin, f"&n=0{kind}")) for _ in range(3)
+        ]
+        other = await stack.enter_async_context(aiohttp.ClientSession(connector=elsewhere))
+        async with other.get(admin.url + query) as follower:
+            assert follower.status == 200
+            assert await newest.readline() == b""
+            assert (await admin.get(query))[0] == 503
+            async with other.get(admin.url + query) as second:
+                assert second.status == 503
+            admin.decider.append()
+            assert (await _next(first))["number"] == (await _next(follower.content))["number"] == 1
 
 
 async def test_a_choice_of_brokers_that_does_not_exist_is_refused(admin: AdminClient) -> None:
