@@ -40,6 +40,9 @@ _TOPIC_IDS_FROM: Final = 13
 _JOINED_BYTES_MAX: Final = 16 * 1024
 """Up to this many bytes of records, a copy costs less than handling several buffers."""
 
+_ALONE_FROM_BYTES: Final = 1024
+"""Records of so many bytes stay a buffer of their own in a large answer of many rows."""
+
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 """The isolation level that reads up to the last stable offset; any other reads up to the high watermark."""
@@ -58,6 +61,8 @@ class PartitionFetched(NamedTuple):
     """`(epoch, its end offset)` where the fetcher's log diverged from ours (v12 on)."""
 
 
+PackedTopic = tuple[str | uuid.UUID, int, list[bytes]]
+"""A topic's id or name, the number of its rows, and their bytes."""
 TopicFetched = tuple[str | uuid.UUID, Sequence[PartitionFetched]]
 """A topic's id (from v13 on) or name, with the outcomes for its partitions."""
 
@@ -72,6 +77,70 @@ def encode_fetch_response(
     encode = _flexible if version >= _FLEXIBLE_FROM else _fixed
     out, size = encode(version, error_code, topics, session_id)
     return out if size > _JOINED_BYTES_MAX else b"".join(out)
+
+
+def pack_row(version: int, row: PartitionFetched) -> tuple[bytes, ...]:
+    """The bytes of one row of an answer: before its records, the records, and after them; without records one piece."""
+    index, error, high_watermark, stable, start, records, diverging = row
+    size = len(records)
+    if version >= _FLEXIBLE_FROM:
+        fields = (index, error, high_watermark, stable, start, _EMPTY, _NO_PREFERRED_REPLICA)
+        head = _PARTITION_V12.pack(*fields) + write_unsigned_varint(size + 1)
+        end = NO_TAGS if diverging is None else _diverging(diverging)
+        return (head, records, end) if size else (head + end,)
+    if version >= 11:
+        head = _PARTITION_V11.pack(
+            index, error, high_watermark, stable, start, _NO_PREFERRED_REPLICA, size
+        )
+    elif version >= 5:
+        head = _PARTITION_V5.pack(index, error, high_watermark, stable, start, size)
+    else:
+        head = _PARTITION_V4.pack(index, error, high_watermark, stable, size)
+    return (head, records) if size else (head,)
+
+
+def join_rows(
+    version: int, topics: Sequence[PackedTopic], records_size: int
+) -> bytes | list[bytes]:
+    """The body of an answer without a session, of rows packed before; in buffers if it has so many bytes of records.
+
+    Equals `encode_fetch_response`; small pieces are joined.
+    """
+    out: list[bytes] = []
+    is_flexible = version >= _FLEXIBLE_FROM
+    if is_flexible:
+        count = write_unsigned_varint(len(topics) + 1)
+        out.append(_HEAD_V12.pack(ErrorCode.NONE, NO_SESSION) + count)
+    elif version >= 7:
+        out.append(_HEAD_V7.pack(ErrorCode.NONE, NO_SESSION, len(topics)))
+    else:
+        out.append(_HEAD_V4.pack(len(topics)))
+    for topic, rows, pieces in topics:
+        if is_flexible:
+            out.append(_topic(version, topic) + write_unsigned_varint(rows + 1))
+            out += pieces
+            out.append(NO_TAGS)
+        else:
+            name = str(topic).encode()
+            out.append(_INT16.pack(len(name)) + name + _INT32.pack(rows))
+            out += pieces
+    if is_flexible:
+        out.append(NO_TAGS)
+    return _in_buffers(out) if records_size > _JOINED_BYTES_MAX else b"".join(out)
+
+
+def _in_buffers(pieces: Sequence[bytes]) -> list[bytes]:
+    """The pieces, those joined that are smaller than a call costs."""
+    out: list[bytes] = []
+    small: list[bytes] = []
+    for piece in pieces:
+        if len(piece) < _ALONE_FROM_BYTES:
+            small.append(piece)
+            continue
+        out += (b"".join(small), piece)
+        small = []
+    out.append(b"".join(small))
+    return out
 
 
 def _fixed(

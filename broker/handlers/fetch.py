@@ -24,6 +24,7 @@ from echoless.broker.network.denial import Denial
 from echoless.broker.network.request import Answer, Outcome, Request
 from echoless.broker.network.turns import ROWS_PER_TURN, for_client
 from echoless.broker.records.fetch import fetch
+from echoless.broker.records.repeated_fetch import ROWS_MIN, fetch_repeated
 from echoless.protocol.acl import AclOperation
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.fetch import (
@@ -48,6 +49,13 @@ def handle(request: Request, services: Services) -> Outcome:
     body: FetchRequest = request.body
     if body.session_epoch != NO_SESSION_EPOCH or body.session_id != NO_SESSION:
         return with_session(request, services)
+    rows = 0
+    for topic in body.topics:
+        rows += len(topic[1])
+    if rows >= ROWS_MIN:
+        packed = fetch_repeated(services.fetch, body, request.peer, request.version)
+        if packed is not None:
+            return packed
     topics = fetch(services.fetch, body, request.peer)
     if isinstance(topics, list):
         return encode_fetch_response(request.version, _NONE, topics)

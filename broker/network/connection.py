@@ -123,13 +123,11 @@ class Connection(ReadConnection):
         self._transport = None
         self._holds.add(Hold.NO_TRANSPORT)
         self._lost.set()
-        self._peer.pause = None
+        self._peer.connection_lost()
         if self._pause is not None:
             self._pause.cancel()
         if self.entrance is not None:
             self.entrance.leave(self)
-        if self._peer.login is not None:
-            self._peer.login.connection_lost()
         self._connections.discard(self)
         self._metrics.connections_open -= 1
         # Not now: a task that has not taken its first step would never reach its `finally`.

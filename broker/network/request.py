@@ -31,6 +31,13 @@ class ConnectionLogin(Protocol):
         """Ends the session now: before anything else, the client has to log in again."""
 
 
+class Kept(Protocol):
+    """State that is kept for one connection."""
+
+    def close(self) -> None:
+        """Drops it: the connection has ended."""
+
+
 class Software(NamedTuple):
     """The software of a client, as it names itself in ApiVersions."""
 
@@ -67,6 +74,27 @@ class Peer:
     """None until the client has sent ApiVersions."""
     order: RequestOrder = field(default_factory=RequestOrder)
     """The requests that later ones of the same kind must not overtake."""
+
+    fetch_rows: Any = None
+    """The rows of its last fetch without a session, if they were many (`broker/records/repeated_fetch.py`)."""
+    has_ended: bool = False
+    """Whether the connection was lost."""
+
+    def keep(self, rows: Kept) -> bool:
+        """Keeps the rows until the connection ends; returns False if it has ended."""
+        if not self.has_ended:
+            self.fetch_rows = rows
+        return not self.has_ended
+
+    def connection_lost(self) -> None:
+        """Drops what is kept for the connection."""
+        self.pause = None
+        self.has_ended = True
+        rows, self.fetch_rows = self.fetch_rows, None
+        if rows is not None:
+            rows.close()
+        if self.login is not None:
+            self.login.connection_lost()
 
     @property
     def host(self) -> str:

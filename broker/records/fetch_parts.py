@@ -34,3 +34,5 @@ class FetchParts:
     metrics: Metrics
     unsent_answers: UnsentAnswers
     stopping: asyncio.Event
+    repeated_rows: int = 0
+    """Rows that connections keep (`repeated_fetch.py`)."""

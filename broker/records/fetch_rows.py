@@ -14,7 +14,7 @@ Invariant: a row that is not marked waits with its partition (`Waiters.data`), a
 Invariant: the row waits with it from the step in which it was read, so that no event falls between.
 
 Pure but for what it calls: knows nothing of requests, answers and sockets. Belongs to one event loop.
-Called by `fetch_sessions.py` and `session_fetch.py`.
+Called by `fetch_sessions.py`, `repeated_fetch.py` and `marked_fetch.py`.
 """
 
 from __future__ import annotations
@@ -83,6 +83,9 @@ class FetchRows:
 
     __slots__ = ("_next_place", "_terms", "by_key", "marked", "poll", "uncommitted", "woken")
 
+    _new_row = FetchRow
+    """The kind of rows."""
+
     def __init__(self) -> None:
         self.by_key: dict[RowKey, FetchRow] = {}
         self.marked: dict[FetchRow, None] = {}
@@ -104,7 +107,7 @@ class FetchRows:
         key = topic, wanted.partition
         row = self.by_key.get(key)
         if row is None:
-            row = self.by_key[key] = FetchRow(self, topic, wanted, self._next_place)
+            row = self.by_key[key] = self._new_row(self, topic, wanted, self._next_place)
             self._next_place += 1
         else:
             row.wanted = wanted

@@ -40,8 +40,8 @@ limited: Final = LimitedLog(logger)
 
 EVICTABLE_AFTER_MS: Final = 120_000
 """A session in use for so long gives its place to a larger one; one unused for so long to any."""
-ROWS_MAX: Final = 200_000
-"""Rows of all sessions, at about 450 bytes each."""
+ROWS_MAX: Final = 100_000
+"""Rows of all sessions, at about 550 bytes each."""
 ID_MAX: Final = 2**31 - 1
 EPOCH_MAX: Final = 2**31 - 1
 FIRST_EPOCH: Final = 1

@@ -362,7 +362,7 @@ async def test_many_rows_are_read_in_turns(
     """A record that reaches a row after it was read, but before the last one is, ends the wait."""
     for where in (
         "echoless.broker.records.fetch",
-        "echoless.broker.records.session_fetch",
+        "echoless.broker.records.marked_fetch",
         "echoless.broker.handlers.session_requests",
         "echoless.broker.network.turns",
     ):
