@@ -6,9 +6,11 @@ produced one is refused; what is already stored is read as leniently as ever. Re
 
 * LZ4: one frame, independent blocks, no dictionary, no reserved flags, an end mark, and nothing behind the frame;
 * Zstandard: one frame that is not skippable, no dictionary, a window of at most 128 MiB (Java's limit), a last block, and
-  nothing behind the frame.
+  nothing behind the frame;
+* gzip: names and comments of at most 511 bytes (Go's limit). The end of its deflate stream only `compression.decompress`
+  knows.
 
-Gzip needs the end of its deflate stream, which only `compression.decompress` knows. Checksums are the decoder's
+Checksums are the decoder's
 to verify. `docs/differences.md` says what Kafka does.
 """
 
@@ -19,6 +21,11 @@ from typing import Final
 from echoless.protocol.errors import DecodeError, ExpansionError
 from echoless.protocol.record_batch import Buffer, Codec
 
+_GZIP_HEADER_BYTES: Final = 10
+_GZIP_EXTRA: Final = 0x04
+_GZIP_TEXTS: Final = (0x08, 0x10)
+"""A name, and a comment."""
+_GZIP_TEXT_BYTES_MAX: Final = 511
 _LZ4_MAGIC: Final = 0x184D2204
 _LZ4_VERSION: Final = 0x40
 _LZ4_RESERVED: Final = 0x02
@@ -49,6 +56,8 @@ def check_frame(codec: Codec, data: Buffer, bytes_max: int) -> None:
         _check_end("lz4", data, _lz4_end(data, bytes_max // _BLOCK_BYTES_MIN))
     elif codec is Codec.ZSTD:
         _check_end("zstd", data, _zstd_end(data, bytes_max // _BLOCK_BYTES_MIN))
+    elif codec is Codec.GZIP:
+        _check_gzip_texts(data)
 
 
 def _check_end(name: str, data: Buffer, end: int) -> None:
@@ -56,6 +65,27 @@ def _check_end(name: str, data: Buffer, end: int) -> None:
         raise DecodeError(f"the {name} frame ends before its last block")
     if end < len(data):
         raise DecodeError(f"{len(data) - end} bytes follow the {name} frame; consumers read one")
+
+
+def _check_gzip_texts(data: Buffer) -> None:
+    """The texts of the first member's header; what else is wrong with it the decoder says."""
+    if len(data) < _GZIP_HEADER_BYTES:
+        return
+    flags, position = data[3], _GZIP_HEADER_BYTES
+    if flags & _GZIP_EXTRA:
+        position += 2 + int.from_bytes(data[position : position + 2], "little")
+    for flag in _GZIP_TEXTS:
+        if flags & flag:
+            text = bytes(data[position : position + _GZIP_TEXT_BYTES_MAX + 1])
+            size = text.find(0)
+            if size < 0 and len(text) <= _GZIP_TEXT_BYTES_MAX:
+                return
+            if size < 0:
+                raise DecodeError(
+                    f"a gzip member has a name or comment of more than {_GZIP_TEXT_BYTES_MAX} bytes, "
+                    "which consumers in Go refuse; leave it out"
+                )
+            position += size + 1
 
 
 def _lz4_end(data: Buffer, blocks_max: int) -> int:

@@ -110,10 +110,10 @@ def decompress(
     codec = Codec(codec_id)
     if codec is Codec.SNAPPY:
         return _decompress_snappy(memoryview(data), bytes_max)
-    if codec is Codec.GZIP:
-        return _decompress_gzip(data, bytes_max, one_member=one_frame)
     if one_frame:
         check_frame(codec, data, bytes_max)
+    if codec is Codec.GZIP:
+        return _decompress_gzip(data, bytes_max, one_member=one_frame)
     return _decompress_stream(codec, data, bytes_max)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -119,6 +120,35 @@ def test_windows_are_bounded():
     frame[5] = 18 << 3
     with pytest.raises(DecodeError, match="window"):
         one_frame(Codec.ZSTD, frame)
+
+
+def gzip_named(flags: int, *texts: bytes) -> bytes:
+    """A member with these texts, of which the flags say whether they are names or comments."""
+    header = b"\x1f\x8b\x08" + bytes([flags]) + bytes(6)
+    if flags & 0x04:
+        header += b"\x05\0extra"
+    header += b"".join(text + b"\0" for text in texts)
+    if flags & 0x02:
+        header += (zlib.crc32(header) & 0xFFFF).to_bytes(2, "little")
+    deflate = zlib.compressobj(wbits=-15)
+    body = deflate.compress(DATA) + deflate.flush()
+    return header + body + struct.pack("<II", zlib.crc32(DATA), len(DATA))
+
+
+@pytest.mark.parametrize("flags", [0x08, 0x10, 0x0A, 0x1C, 0x1F])
+def test_names_in_gzip_are_bounded(flags):
+    """Go's reader refuses a name or comment of more than 511 bytes; all others take it."""
+    last = 511
+    texts = [b"n"] * ((flags & 0x18 == 0x18) + 1)
+    for one in range(len(texts)):
+        for size in (0, last):
+            short = [*texts[:one], b"n" * size, *texts[one + 1 :]]
+            assert one_frame(Codec.GZIP, gzip_named(flags, *short)) == DATA
+        for size in (last + 1, 70_000):
+            long = gzip_named(flags, *texts[:one], b"n" * size, *texts[one + 1 :])
+            with pytest.raises(DecodeError, match="511"):
+                one_frame(Codec.GZIP, long)
+            assert decompress(Codec.GZIP, long) == DATA, "what is stored is still read"
 
 
 def test_many_empty_blocks_reach_the_limit():

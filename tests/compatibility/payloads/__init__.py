@@ -1,0 +1,1 @@
+"""Random compressed payloads: what is stored of them, and what consumers read of that."""
