@@ -35,8 +35,6 @@ class Program:
     name: str
     command: tuple[str, ...]
     tools: tuple[str, ...] = ()
-    reads: bool = True
-    """Whether it knows `consume`."""
     null_headers: bool = True
     """Whether it can write a header value of null (README.md: it writes an empty one otherwise)."""
     environment: tuple[tuple[str, str], ...] = ()
@@ -106,14 +104,18 @@ LIBRDKAFKA = _python("librdkafka", "librdkafka")
 AIOKAFKA = _python("aiokafka", "aiokafka_program")
 KAFKA_PYTHON = _python("kafka-python", "kafka_python", null_headers=False)
 JAVA = tuple(_java(version) for version in JAVA_VERSIONS)
-FRANZ_GO = Program(name="franz-go", command=(f"{BUILT}/go/client-program",), tools=("go-client",))
+_GO = f"{BUILT}/go/client-program"
+FRANZ_GO = Program(name="franz-go", command=(_GO,), tools=("go-client",))
+SARAMA = Program(name="sarama", command=(_GO, "sarama"), tools=("go-client",))
+KAFKA_GO = Program(name="kafka-go", command=(_GO, "kafka-go"), tools=("go-client",))
 KAFKAJS = Program(
     name="kafkajs",
     command=("node", f"{BUILT}/node/main.js"),
     tools=("node", "node-client"),
-    reads=False,
     null_headers=False,
     environment=(("KAFKAJS_NO_PARTITIONER_WARNING", "1"),),
 )
 PROGRAMS = (LIBRDKAFKA, AIOKAFKA, KAFKA_PYTHON, *JAVA, FRANZ_GO, KAFKAJS)
-READERS = tuple(program for program in PROGRAMS if program.reads)
+"""Programs that know every command."""
+READERS = (*PROGRAMS, SARAMA)
+"""Programs that know `consume`, and show each record as it is: kafka-go takes what is empty for null."""

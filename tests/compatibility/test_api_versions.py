@@ -6,6 +6,7 @@ The versions go into the test report as properties (`--junit-xml`), by client.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import pytest
@@ -28,6 +29,7 @@ _NAMES = {
     _INIT_PRODUCER_ID: "init_producer_id",
 }
 _RECORDS = 300
+_HOUR_MS = 3_600_000
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
@@ -46,8 +48,7 @@ async def test_clients_ask_for_what_the_broker_lists(
         recorder.broker_address = broker.kafka_address
         await asyncio.to_thread(_use, program, recorder.address)
         listed = await _listed_versions(broker.kafka_address)
-    needed = {_PRODUCE, _METADATA, _API_VERSIONS, _INIT_PRODUCER_ID}
-    needed |= {_FETCH, _LIST_OFFSETS} if program.reads else set()
+    needed = {_PRODUCE, _METADATA, _API_VERSIONS, _INIT_PRODUCER_ID, _FETCH, _LIST_OFFSETS}
     assert needed <= {key for key, _ in recorder.requests}
     for key, version in sorted(recorder.requests):
         record_property(f"{program.name} {_NAMES.get(key, key)}", version)
@@ -57,10 +58,10 @@ async def test_clients_ask_for_what_the_broker_lists(
 
 def _use(program: Program, address: str) -> None:
     where = {"bootstrap": address, "topic": "versions", "partitions": PARTITIONS}
-    program.run("produce", **where, count=_RECORDS, seed=1)
-    if program.reads:
-        read = program.run("consume", **where)["partitions"]
-        assert sum(partition["count"] for partition in read.values()) == _RECORDS
+    recent_ms = int(time.time() * 1000) - _HOUR_MS  # older ones fall to retention within seconds
+    program.run("produce", **where, count=_RECORDS, seed=1, base_timestamp=recent_ms)
+    read = program.run("consume", **where)["partitions"]
+    assert sum(partition["count"] for partition in read.values()) == _RECORDS
 
 
 async def _listed_versions(address: str) -> dict[int, range]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import shutil
 import tempfile
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 
 from tests.proofs.verdict import Verdict
+from tests.support.apache_kafka import ApacheKafka
 
 if TYPE_CHECKING:
     from tests.simulation.history import Kind
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 _JOBS: Final = 2
 _HISTORIES_AT_ONCE: Final = 300
 _GROUP_HISTORIES_AT_ONCE: Final = 120
+_PAYLOADS_AT_ONCE: Final = 250
 _SPARK_RECORDS: Final = 240_000
 _CONSOLE: Final = Console(width=120)
 
@@ -206,6 +209,45 @@ def groups(seconds: float, seed: int) -> Outcome:
     return outcome
 
 
+def payloads(seconds: float, seed: int) -> Outcome:
+    """Random compressed payloads beside Apache Kafka; what is stored is read by three families of consumers."""
+    from tests.compatibility.payloads.contest import contest
+    from tests.support.echoless import Echoless
+
+    outcome = Outcome()
+    with _directory("payloads", outcome) as directory, _apache_kafka(directory) as kafka:
+        broker = Echoless(directory / "echoless")
+        broker.start()
+        try:
+            for number in _while(seconds):
+                numbers = range(number * _PAYLOADS_AT_ONCE, (number + 1) * _PAYLOADS_AT_ONCE)
+                addresses = broker.kafka_address, kafka.address
+                found = asyncio.run(contest(*addresses, seed, numbers, directory))
+                outcome.figures.update(found.counts)
+                outcome.problems += found.problems
+        finally:
+            broker.kill()
+    return outcome
+
+
+def compacted_readers(seconds: float, seed: int) -> Outcome:
+    """Compacted logs of random shapes, read to the end by eight families of clients, here and in Apache Kafka."""
+    from tests.compatibility.compacted.contest import FAMILIES, KAFKA_SETTINGS, contest
+
+    outcome = Outcome()
+    with (
+        _directory("compacted-readers", outcome) as directory,
+        _apache_kafka(directory, KAFKA_SETTINGS) as kafka,
+    ):
+        for number in _while(seconds):
+            place = directory / str(number)
+            place.mkdir()
+            found = asyncio.run(contest(kafka, seed, number, place, readers_of_kafka=FAMILIES))
+            outcome.figures.update(found.counts)
+            outcome.problems += found.problems
+    return outcome
+
+
 PARTS: Final[dict[str, tuple[float, Callable[[float, int], Outcome]]]] = {
     "simulation": (0.1, simulation),
     "compacted-simulation": (0.05, compacted_simulation),
@@ -213,8 +255,10 @@ PARTS: Final[dict[str, tuple[float, Callable[[float, int], Outcome]]]] = {
     "oracle": (0.1, oracle),
     "group-oracle": (0.05, group_oracle),
     "consumer-oracle": (0.05, consumer_oracle),
+    "payloads": (0.05, payloads),
+    "compacted-readers": (0.05, compacted_readers),
     "groups": (0.05, groups),
-    "nemesis": (0.2, nemesis),
+    "nemesis": (0.1, nemesis),
     "soak": (0.1, soak),
     "spark": (0.15, spark),
     "siege": (0.1, siege),
@@ -228,6 +272,18 @@ def _while(seconds: float) -> Iterator[int]:
     while number == 0 or time.monotonic() < end:
         yield number
         number += 1
+
+
+@contextlib.contextmanager
+def _apache_kafka(
+    directory: Path, settings: Mapping[str, str] | None = None
+) -> Iterator[ApacheKafka]:
+    kafka = ApacheKafka(directory / "kafka", settings)
+    kafka.start()
+    try:
+        yield kafka
+    finally:
+        kafka.kill()
 
 
 @contextlib.contextmanager

@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"hash"
-
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // partitionDigest is what a reader reports of one partition, grown in the order of offsets.
@@ -38,14 +36,28 @@ func (p *partitionDigest) add(offset int64, canonical []byte) {
 
 func (p *partitionDigest) finish() { p.Digest = hex.EncodeToString(p.sha.Sum(nil)) }
 
-func canonical(record *kgo.Record) []byte {
-	out := binary.BigEndian.AppendUint64(nil, uint64(record.Timestamp.UnixMilli()))
-	out = appendField(out, record.Key)
-	out = appendField(out, record.Value)
-	out = binary.BigEndian.AppendUint32(out, uint32(len(record.Headers)))
-	for _, header := range record.Headers {
-		out = appendField(out, []byte(header.Key))
-		out = appendField(out, header.Value)
+// recordRead is one record as a reader got it, whatever its client.
+type recordRead struct {
+	partition  int32
+	offset     int64
+	timestamp  int64 // ms
+	key, value []byte
+	headers    []headerRead
+}
+
+type headerRead struct {
+	name  string
+	value []byte
+}
+
+func canonical(record recordRead) []byte {
+	out := binary.BigEndian.AppendUint64(nil, uint64(record.timestamp))
+	out = appendField(out, record.key)
+	out = appendField(out, record.value)
+	out = binary.BigEndian.AppendUint32(out, uint32(len(record.headers)))
+	for _, header := range record.headers {
+		out = appendField(out, []byte(header.name))
+		out = appendField(out, header.value)
 	}
 	return out
 }

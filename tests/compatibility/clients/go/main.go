@@ -1,4 +1,5 @@
-// The franz-go client program; its command line is defined in tests/compatibility/README.md.
+// The client program of franz-go, and by a first argument the reader of sarama or kafka-go; its command line is
+// defined in tests/compatibility/README.md.
 package main
 
 import (
@@ -15,13 +16,28 @@ type header struct {
 	Seconds float64 `json:"seconds"`
 }
 
+type reader struct {
+	module string
+	read   func(*consumeSummary, options) error
+}
+
+var readers = map[string]reader{
+	"franz-go": {"github.com/twmb/franz-go", readByFranzGo},
+	"sarama":   {"github.com/IBM/sarama", readBySarama},
+	"kafka-go": {"github.com/segmentio/kafka-go", readByKafkaGo},
+}
+
 func main() {
-	if len(os.Args) < 2 {
+	client, arguments := "franz-go", os.Args[1:]
+	if len(arguments) > 0 && readers[arguments[0]].read != nil {
+		client, arguments = arguments[0], arguments[1:]
+	}
+	if len(arguments) < 1 {
 		fmt.Fprintln(os.Stderr, "produce, consume, attempt or subscribe?")
 		os.Exit(2)
 	}
 	began := time.Now()
-	succeeded, err := run(os.Args[1], parse(os.Args[2:]), began)
+	succeeded, err := run(client, arguments[0], parse(arguments[1:]), began)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
@@ -30,7 +46,10 @@ func main() {
 	}
 }
 
-func run(command string, o options, began time.Time) (bool, error) {
+func run(client, command string, o options, began time.Time) (bool, error) {
+	if client != "franz-go" && command != "consume" {
+		return false, fmt.Errorf("%s does consume alone", client)
+	}
 	switch command {
 	case "produce":
 		summary, err := produce(o)
@@ -40,17 +59,17 @@ func run(command string, o options, began time.Time) (bool, error) {
 		show(struct {
 			header
 			*produceSummary
-		}{newHeader(began), summary})
+		}{newHeader(client, began), summary})
 		return summary.succeeded(), err
 	case "consume":
-		summary, err := consume(o)
+		summary, err := consume(o, readers[client].read)
 		if summary == nil {
 			return false, err
 		}
 		show(struct {
 			header
 			*consumeSummary
-		}{newHeader(began), summary})
+		}{newHeader(client, began), summary})
 		return summary.succeeded(), err
 	case "attempt":
 		summary, err := attempt(o.cases)
@@ -60,7 +79,7 @@ func run(command string, o options, began time.Time) (bool, error) {
 		show(struct {
 			header
 			*attemptSummary
-		}{newHeader(began), summary})
+		}{newHeader(client, began), summary})
 		return true, err
 	case "subscribe":
 		summary, err := subscribe(o)
@@ -70,22 +89,22 @@ func run(command string, o options, began time.Time) (bool, error) {
 		show(struct {
 			header
 			*subscribeSummary
-		}{newHeader(began), summary})
+		}{newHeader(client, began), summary})
 		return true, err
 	}
 	return false, fmt.Errorf("produce, consume, attempt or subscribe, not %s", command)
 }
 
-func newHeader(began time.Time) header {
+func newHeader(client string, began time.Time) header {
 	version := "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, module := range info.Deps {
-			if module.Path == "github.com/twmb/franz-go" {
+			if module.Path == readers[client].module {
 				version = module.Version
 			}
 		}
 	}
-	return header{"franz-go", version, time.Since(began).Seconds()}
+	return header{client, version, time.Since(began).Seconds()}
 }
 
 func show(summary any) {

@@ -1,12 +1,12 @@
 'use strict'
 // The kafkajs client program; its command line is defined in tests/compatibility/README.md.
-// kafkajs reads through consumer groups only, so there is `subscribe` and no `consume`.
 
 const fs = require('node:fs')
 const { parseArgs } = require('node:util')
 const { Kafka, logLevel } = require('kafkajs')
 const codecs = require('./codecs')
 const { attemptAll } = require('./attempt')
+const { Consume } = require('./consume')
 const { record } = require('./records')
 const { securitySettings } = require('./security')
 const { Subscribe } = require('./subscribe')
@@ -30,6 +30,8 @@ function parse() {
       'ack-log': text(),
       'transactional-id': text(),
       security: text(),
+      records: text(), // these two of `consume`
+      'idle-timeout-ms': text('20000'),
       cases: text(), // of `attempt`
       group: text(), // these three of `subscribe`
       log: text(),
@@ -42,8 +44,8 @@ function parse() {
     },
   })
   const [command] = positionals
-  if (!['produce', 'attempt', 'subscribe'].includes(command)) {
-    throw new Error('`produce`, `attempt` or `subscribe`')
+  if (!['produce', 'consume', 'attempt', 'subscribe'].includes(command)) {
+    throw new Error('`produce`, `consume`, `attempt` or `subscribe`')
   }
   return { command, ...values }
 }
@@ -143,6 +145,10 @@ class Produce {
 async function begin(options) {
   if (options.command === 'attempt') return attemptAll(options.cases)
   if (options.command === 'subscribe') return new Subscribe(options)
+  if (options.command === 'consume') {
+    await codecs.useAll()
+    return new Consume(options)
+  }
   return new Produce(options, await codecs.use(options.codec))
 }
 

@@ -42,9 +42,10 @@ final class Consume {
                     readAt = System.nanoTime();
                 }
             }
-        }
-        if (records != null) {
-            records.close();
+        } finally { // what was read before an error is in the file
+            if (records != null) {
+                records.close();
+            }
         }
     }
 

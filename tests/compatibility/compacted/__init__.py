@@ -1,0 +1,1 @@
+"""Compacted logs of random shapes, read to the end by clients of eight families."""
