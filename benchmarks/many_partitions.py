@@ -7,12 +7,15 @@ partition has taken a record, and once until every partition has: Kafka makes th
 listed and deleted, one idempotent librdkafka producer sends 200 records/s to another topic; its
 longest wait for an acknowledgement, and the median, are given for each step. Then a broker with the
 topic, one record in each partition, is stopped and started, and killed and started; a start lasts
-until a record of that producer is acknowledged, with a new client that tries all the time.
+until a record of that producer is acknowledged, with a new client that tries all the time. Before the stop
+nothing is asked of the broker for half a minute: the processor time that it takes then is given in per cent of a
+core.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import statistics
 import sys
@@ -35,6 +38,9 @@ STEADY, MANY = "steady", "many"
 _INTERVAL_S = 0.005
 _TIMEOUT_S = 300.0
 _METADATA_ROUNDS = 10
+_SETTLING_S = 20.0
+"""Time for flushes and checkpoints of the last records."""
+_IDLE_S = 30.0
 
 Figures = dict[str, float]
 
@@ -138,6 +144,20 @@ def list_topics(admin: AdminClient) -> None:
         admin.list_topics(timeout=_TIMEOUT_S)
 
 
+def processor_s(pid: int) -> float:
+    """Processor time that the process has taken so far, in threads that have ended too."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def idle_percent(pid: int) -> float:
+    """Per cent of a core that the process takes while nothing is asked of it."""
+    time.sleep(_SETTLING_S)
+    before = processor_s(pid)
+    time.sleep(_IDLE_S)
+    return 100 * (processor_s(pid) - before) / _IDLE_S
+
+
 def until_acknowledged(start: Callable[[], None], address: Callable[[], str]) -> float:
     """Seconds from the command to an acknowledged record."""
     begun = time.perf_counter()
@@ -194,6 +214,7 @@ def measure(broker: Echoless | ApacheKafka, partitions: int) -> Figures:
         figures["creation again, s"] + figures["a record each, s"]
     )
     waits.stop()
+    figures["idle, % of a core"] = idle_percent(broker.process.pid)
     begun = time.perf_counter()
     broker.process.terminate()
     figures["clean stop, s"] = time.perf_counter() - begun

@@ -240,7 +240,9 @@ class Broker:
             essential_task(self.groups.run(), "expiry of offsets"),
         ]
         if self.config.log_scrub_bytes_per_second:
-            self._tasks.append(essential_task(self._scrubber().run(), "scrubber"))
+            scrubber = self._scrubber()
+            self.housekeeping.listen(scrubber.note_changed)
+            self._tasks.append(essential_task(scrubber.run(), "scrubber"))
         self.cleaner = Cleaner(
             self.replicas.held,
             self.logs.uncleanable,
@@ -250,6 +252,7 @@ class Broker:
             on_failure=self.fail_storage,
         )
         self.settings.listen(self.cleaner.settings_changed)
+        self.housekeeping.listen(self.cleaner.note_changed)
         self._tasks.append(essential_task(self.cleaner.run(), "cleaner"))
 
     async def _follow_features(self) -> None:

@@ -15,12 +15,14 @@ replaces the whole file atomically. Knows nothing of what the offsets mean.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from echoless.protocol.checksum import crc32c
 from echoless.storage.file_system import FileSystem, StorageError
 from echoless.storage.newer_format import is_newer, newer_format
+
+Partition = tuple[str, int]
 
 VERSION: Final = 1
 _VERSION_OF_KAFKA: Final = 0
@@ -36,30 +38,79 @@ class NewerCheckpointError(CheckpointError):
 
 
 class OffsetCheckpoint:
-    """Offsets by (topic, partition) in one file."""
+    """Offsets by (topic, partition) in one file, which no one else writes.
+
+    The lines on disk are kept in memory: a change of one offset formats one line, and joins the rest.
+    """
 
     def __init__(self, fs: FileSystem, path: str) -> None:
         self._fs = fs
         self._path = path
+        self._lines: dict[Partition, bytes] | None = None
+        """The lines on disk, sorted by partition; None: not known. Replaced as a whole, so any thread may look."""
 
-    def read(self) -> dict[tuple[str, int], int]:
+    def read(self) -> dict[Partition, int]:
         """Reads the file; empty if there is none. Raises `CheckpointError`."""
-        offsets: dict[tuple[str, int], int] = {}
+        offsets: dict[Partition, int] = {}
         for line in read_lines(self._fs, self._path):
             topic, partition, offset = split_line(self._path, line, field_count=3)
             key = topic, parse_number(self._path, partition)
             if key in offsets:
                 raise CheckpointError(self._path, f"names {topic}-{partition} twice")
             offsets[key] = parse_number(self._path, offset)
+        self._lines = {key: _line(key, offset) for key, offset in sorted(offsets.items())}
         return offsets
 
-    def write(self, offsets: dict[tuple[str, int], int]) -> None:
+    def forget_damage(self) -> None:
+        """Goes on as if the file were empty; the next change replaces it."""
+        self._lines = {}
+
+    def get(self, key: Partition) -> int:
+        """The partition's offset on disk; 0 without one."""
+        line = self._known().get(key)
+        return 0 if line is None else int(line.rpartition(b" ")[2])
+
+    def partitions(self) -> Collection[Partition]:
+        """Every partition in the file."""
+        return self._known().keys()
+
+    def write(self, offsets: Mapping[Partition, int]) -> None:
         """Replaces the file, durably; sorted, so that equal offsets are equal bytes."""
-        lines = (
-            f"{topic} {partition} {offset}"
-            for (topic, partition), offset in sorted(offsets.items())
-        )
-        write_lines(self._fs, self._path, lines)
+        self._replace({key: _line(key, offset) for key, offset in sorted(offsets.items())})
+
+    def change(
+        self, offsets: Mapping[Partition, int], *, without: Collection[Partition] = ()
+    ) -> None:
+        """Writes other offsets of these partitions, durably, and drops those of others; all else stays.
+
+        Does nothing where that changes nothing. Raises `CheckpointError`, `StorageError`.
+        """
+        before = self._known()
+        after = {**before, **{key: _line(key, offset) for key, offset in offsets.items()}}
+        for key in without:
+            after.pop(key, None)
+        if after == before:
+            return
+        if any(key not in before for key in offsets):
+            after = dict(sorted(after.items()))
+        self._replace(after)
+
+    def _known(self) -> Mapping[Partition, bytes]:
+        """The lines on disk, read if they are not known. Raises `CheckpointError`, `StorageError`."""
+        if self._lines is None:
+            self.read()
+        return self._lines or {}
+
+    def _replace(self, lines: dict[Partition, bytes]) -> None:
+        self._lines = None  # a write that fails may have replaced the file, or not
+        data = b"%d\n%d\n" % (VERSION, len(lines)) + b"".join(lines.values())
+        self._fs.write_atomic(self._path, data + f"{_checksum_line(data)}\n".encode())
+        self._lines = lines
+
+
+def _line(key: Partition, offset: int) -> bytes:
+    topic, partition = key
+    return f"{topic} {partition} {offset}\n".encode()
 
 
 def write_lines(fs: FileSystem, path: str, lines: Iterable[str], *, sync_name: bool = True) -> None:

@@ -40,17 +40,14 @@ class PartitionOffsets(NamedTuple):
 NO_OFFSETS: Final = PartitionOffsets(0, 0, 0)
 
 
-@dataclass(slots=True, kw_only=True, repr=False, eq=False)
-class PendingCheckpoint:
-    """The offsets of one moment, to be written."""
+class CheckpointedOffsets(NamedTuple):
+    """Offsets by partition, as the files hold them."""
 
     recovery_points: Offsets
     high_watermarks: Offsets
     log_starts: Offsets
     cleaned_to: Offsets
     """Offsets from which compaction goes on, of compacted logs alone."""
-    _checkpoints: DirectoryCheckpoints
-    _generation: object
 
     def of(self, key: Partition) -> PartitionOffsets:
         """The offsets of one partition; 0 for each that a file lacks."""
@@ -65,12 +62,25 @@ class PendingCheckpoint:
         """Every partition in any of the files."""
         return {*self.recovery_points, *self.high_watermarks, *self.log_starts}
 
+
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class PendingCheckpoint:
+    """The offsets of one moment, to be written."""
+
+    offsets: CheckpointedOffsets
+    is_whole: bool
+    """Whether partitions that are not in `offsets` leave the files."""
+    _checkpoints: DirectoryCheckpoints
+    _generation: object
+    is_written: bool = False
+    """Whether `run` has written them; it drops them if newer ones have replaced some."""
+
     def run(self) -> None:
         """Writes the files, in any one thread, unless newer offsets have replaced these.
 
         Raises `StorageError`.
         """
-        self._checkpoints.write(self, self._generation)
+        self.is_written = self._checkpoints.write(self, self._generation)
 
 
 class DirectoryCheckpoints:
@@ -80,6 +90,8 @@ class DirectoryCheckpoints:
         def checkpoint(name: str) -> OffsetCheckpoint:
             return OffsetCheckpoint(fs, paths.join(data_dir, name))
 
+        self.changed: dict[Partition, None] = {}
+        """Partitions whose logs have changed since these were last taken, in order. For the owner's thread alone."""
         self._recovery_points = checkpoint(paths.RECOVERY_POINT_CHECKPOINT)
         self._high_watermarks = checkpoint(paths.HIGH_WATERMARK_CHECKPOINT)
         self._log_starts = checkpoint(paths.LOG_START_CHECKPOINT)
@@ -89,32 +101,27 @@ class DirectoryCheckpoints:
         """Replaced whenever a pending checkpoint becomes wrong."""
         self._held: dict[Partition, KeptOffsets] = {}
         """The logs that are being changed: their offsets on disk are not those of memory."""
-        self._written_log_starts: Offsets = {}
-        """The log starts that this process has written; replaced as a whole, so any thread may read them."""
-
-        self._written_recovery_points: Offsets = {}
-        """The same for the recovery points."""
 
     def of_partition(self, key: Partition) -> KeptOffsets:
         """One partition's offsets in these files, for its log."""
         return _PartitionOffsetsOnDisk(self, key)
 
     def written_log_start(self, key: Partition) -> int:
-        """The log start on disk; 0 until this process has written it."""
-        return self._written_log_starts.get(key, 0)
+        """The log start on disk."""
+        return self._log_starts.get(key)
 
     def written_recovery_point(self, key: Partition) -> int:
-        """The recovery point on disk; 0 until this process has written it."""
-        return self._written_recovery_points.get(key, 0)
+        """The recovery point on disk."""
+        return self._recovery_points.get(key)
 
-    def read(self) -> PendingCheckpoint:
+    def read(self) -> CheckpointedOffsets:
         """Reads the files, including partitions that no longer exist. Raises `StorageError`."""
         try:
-            return self.start(
-                self._recovery_points.read(),
-                self._high_watermarks.read(),
-                self._log_starts.read(),
-                self._read_cleaned_to(),
+            return CheckpointedOffsets(
+                recovery_points=self._recovery_points.read(),
+                high_watermarks=self._high_watermarks.read(),
+                log_starts=self._log_starts.read(),
+                cleaned_to=self._read_cleaned_to(),
             )
         except NewerCheckpointError:
             raise
@@ -134,38 +141,36 @@ class DirectoryCheckpoints:
             raise
         except CheckpointError as error:
             logger.warning("compaction begins again at the beginning of each log: %s", error)
+            self._cleaned_to.forget_damage()
             return {}
 
-    def start(
-        self,
-        recovery_points: Offsets,
-        high_watermarks: Offsets,
-        log_starts: Offsets,
-        cleaned_to: Offsets,
-    ) -> PendingCheckpoint:
+    def start(self, offsets: CheckpointedOffsets, *, is_whole: bool) -> PendingCheckpoint:
         """Returns the work of writing these offsets; it does nothing if a newer one is pending by then."""
         self._generation = object()
         return PendingCheckpoint(
-            recovery_points=recovery_points,
-            high_watermarks=high_watermarks,
-            log_starts=log_starts,
-            cleaned_to=cleaned_to,
-            _checkpoints=self,
-            _generation=self._generation,
+            offsets=offsets, is_whole=is_whole, _checkpoints=self, _generation=self._generation
         )
 
-    def write(self, pending: PendingCheckpoint, generation: object) -> None:
+    def write(self, pending: PendingCheckpoint, generation: object) -> bool:
         """Use `PendingCheckpoint.run`."""
         with self._lock:
-            if generation is self._generation:
-                held = tuple(self._held)
-                self._write_log_starts(_kept(held, self._log_starts, pending.log_starts))
-                self._write_recovery_points(
-                    _kept(held, self._recovery_points, pending.recovery_points)
+            if generation is not self._generation:
+                return False
+            new, held = pending.offsets, frozenset(self._held)
+            for file, offsets in (
+                (self._log_starts, new.log_starts),
+                (self._recovery_points, new.recovery_points),
+                (self._high_watermarks, new.high_watermarks),
+                (self._cleaned_to, new.cleaned_to),
+            ):
+                named = file.partitions() if pending.is_whole else new.log_starts.keys()
+                file.change(
+                    {key: offset for key, offset in offsets.items() if key not in held},
+                    without=[key for key in named if key not in offsets and key not in held]
+                    if pending.is_whole or file is self._cleaned_to
+                    else (),
                 )
-                high_watermarks = _kept(held, self._high_watermarks, pending.high_watermarks)
-                self._high_watermarks.write(high_watermarks)
-                self._write_cleaned_to(pending.cleaned_to, held)
+            return True
 
     def hold(self, key: Partition, holder: KeptOffsets) -> None:
         """Has checkpoints leave the offsets of a log on disk as they are until `release`."""
@@ -177,46 +182,24 @@ class DirectoryCheckpoints:
             del self._held[key]
             self._generation = object()
 
-    def _write_log_starts(self, offsets: Offsets) -> None:
-        self._log_starts.write(offsets)
-        self._written_log_starts = offsets
-
-    def _write_recovery_points(self, offsets: Offsets) -> None:
-        self._recovery_points.write(offsets)
-        self._written_recovery_points = offsets
-
-    def _write_cleaned_to(self, offsets: Offsets, held: Collection[Partition]) -> None:
-        """Writes where compaction goes on, if that has changed: most data directories have no such logs."""
-        on_disk = self._read_cleaned_to()
-        new = {key: offset for key, offset in offsets.items() if key not in held}
-        new |= {key: on_disk[key] for key in held if key in on_disk}
-        if new != on_disk:
-            self._cleaned_to.write(new)
-
     def lower(self, key: Partition, offset: int) -> None:
         """Lowers one partition's offsets to `offset`, durably: its log is about to end there."""
         self._generation = object()
         with self._lock:
-            recovery_points = self._recovery_points.read()
-            if recovery_points.get(key, 0) > offset:
-                self._write_recovery_points(recovery_points | {key: offset})
-            high_watermarks = self._high_watermarks.read()
-            if high_watermarks.get(key, 0) > offset:
-                self._high_watermarks.write(high_watermarks | {key: offset})
-            cleaned_to = self._read_cleaned_to()
-            if cleaned_to.get(key, 0) > offset:
-                self._cleaned_to.write(cleaned_to | {key: offset})
-            log_starts = self._log_starts.read()
-            if log_starts.get(key, 0) > offset:
-                self._write_log_starts(log_starts | {key: offset})
+            for file in (
+                self._recovery_points,
+                self._high_watermarks,
+                self._cleaned_to,
+                self._log_starts,
+            ):
+                if file.get(key) > offset:
+                    file.change({key: offset})
 
     def put_log_start(self, key: Partition, offset: int) -> None:
         """Sets one partition's log start to `offset`, durably."""
         self._generation = object()
         with self._lock:
-            log_starts = self._log_starts.read()
-            if log_starts.get(key) != offset:
-                self._write_log_starts(log_starts | {key: offset})
+            self._log_starts.change({key: offset})
 
     def put(self, key: Partition, offsets: PartitionOffsets) -> None:
         """Writes one partition's offsets, durably; the log start first, as `write` does."""
@@ -228,7 +211,7 @@ class DirectoryCheckpoints:
                 (self._recovery_points, recovery_point),
                 (self._high_watermarks, high_watermark),
             ):
-                checkpoint.write(checkpoint.read() | {key: offset})
+                checkpoint.change({key: offset})
 
     def forget_pending(self) -> None:
         """Drops the pending checkpoint: it names partitions that are about to be removed."""
@@ -237,31 +220,13 @@ class DirectoryCheckpoints:
     def drop(self, keys: Collection[Partition]) -> None:
         """Removes partitions from the files, durably, in any one thread."""
         with self._lock:
-            self._written_log_starts = {
-                key: offset for key, offset in self._written_log_starts.items() if key not in keys
-            }
-            self._written_recovery_points = {
-                key: offset
-                for key, offset in self._written_recovery_points.items()
-                if key not in keys
-            }
-            self._write_cleaned_to(
-                {k: offset for k, offset in self._read_cleaned_to().items() if k not in keys}, ()
-            )
-            for checkpoint in (self._recovery_points, self._high_watermarks, self._log_starts):
-                offsets = checkpoint.read()
-                left = {key: offset for key, offset in offsets.items() if key not in keys}
-                if len(left) < len(offsets):
-                    checkpoint.write(left)
-
-
-def _kept(held: Collection[Partition], checkpoint: OffsetCheckpoint, offsets: Offsets) -> Offsets:
-    """`offsets`, with those of the held partitions as they are on disk."""
-    if not held:
-        return offsets
-    others = {key: offset for key, offset in offsets.items() if key not in held}
-    on_disk = checkpoint.read()
-    return others | {key: on_disk[key] for key in held if key in on_disk}
+            for checkpoint in (
+                self._cleaned_to,
+                self._recovery_points,
+                self._high_watermarks,
+                self._log_starts,
+            ):
+                checkpoint.change({}, without=keys)
 
 
 class _PartitionOffsetsOnDisk(KeptOffsets):
@@ -280,6 +245,9 @@ class _PartitionOffsetsOnDisk(KeptOffsets):
     @property
     def recovery_point(self) -> int:
         return self._checkpoints.written_recovery_point(self._key)
+
+    def changed(self) -> None:
+        self._checkpoints.changed[self._key] = None
 
     def lower(self, offset: int) -> None:
         self._checkpoints.lower(self._key, offset)

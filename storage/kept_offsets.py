@@ -24,6 +24,9 @@ class KeptOffsets:
         """The recovery point on disk: no later start scans what is below it."""
         return OFFSET_MAX
 
+    def changed(self) -> None:
+        """Notes that the log has changed: the offsets on disk may be older, old segments may go."""
+
     def lower(self, offset: int) -> None:
         """Lowers every offset on disk to `offset` at most, durably: the log is about to end there."""
 

@@ -66,6 +66,7 @@ from echoless.storage.scrub import ClosedSegment
 from echoless.storage.segment import Segment
 
 if TYPE_CHECKING:
+    from echoless.storage.compaction.cleaning import CleaningReport
     from echoless.storage.compaction.swap import PendingSwap
     from echoless.storage.empty_batches import Passed
     from echoless.storage.pending_segment_removal import PendingSegmentRemoval
@@ -322,11 +323,18 @@ class Log:
 
         `now_ms` is the data directory's clock. Returns whether it did.
         """
-        roll_ms, count = self.config.roll_ms, len(self._segments)
-        if roll_ms is None or now_ms - self._latest_ms <= roll_ms:
+        due_ms, count = self.idle_roll_ms, len(self._segments)
+        if due_ms is None or now_ms < due_ms:
             return False
         self.roll(now_ms)
         return len(self._segments) > count
+
+    @property
+    def idle_roll_ms(self) -> int | None:
+        """The time from which on `roll_if_idle` closes the active segment; None: never as it is now."""
+        if self.config.roll_ms is None or not self._segments.active.size:
+            return None
+        return self._latest_ms + self.config.roll_ms + 1
 
     def _roll(self, now_ms: int) -> Segment:
         """Begins a segment. Its producer snapshot is taken now, and written by the next flush.
@@ -452,6 +460,15 @@ class Log:
     def finish_flush(self, pending: PendingFlush) -> None:
         """Publishes what `pending.run` did, or notes that it failed or was cancelled."""
         self._durability.finish_flush(pending)
+        self.note_change()
+
+    def note_change(self) -> None:
+        """Has the next round of housekeeping look at this log.
+
+        To be called where a due time does not tell: the offsets in the checkpoints have moved, or something may go
+        that could not go before.
+        """
+        self._kept.changed()
 
     # Cutting
 
@@ -576,8 +593,14 @@ class Log:
         self.compaction.finish_swap(swap)
         self._note_swap(swap)
 
+    def note_pass(self, report: CleaningReport) -> None:
+        """Notes how far a pass of compaction has come, unless it is stale."""
+        self.compaction.note_pass(report)
+        self.note_change()
+
     def _note_swap(self, swap: PendingSwap) -> None:
         self._old_segments.has_left_snapshots |= swap.is_done and len(swap.sources) > 1
+        self.note_change()
         if swap.error is not None and self.failure is None:
             self.failure = swap.error
             self._is_writable = False
@@ -610,6 +633,7 @@ class Log:
             return
         self._kept.release()
         self._is_writable = True
+        self.note_change()
 
     def _no_producers(self) -> ProducerStates:
         """An empty state, for the producers of the log as it will be."""
@@ -644,6 +668,7 @@ class Log:
             )
         # Leader epochs stay as long as the batches: replicas go on copying and comparing them.
         self.log_start_offset = max(self.log_start_offset, offset)
+        self.note_change()
 
     def delete_old_segments(self, now_ms: int, high_watermark: int | None = None) -> int:
         """`retire_old_segments`, then removes what may go by now; returns how many segments went."""
@@ -675,6 +700,16 @@ class Log:
         if start > self.log_start_offset:
             self.advance_log_start(start)
 
+    @property
+    def next_expiry_ms(self) -> int | None:
+        """The wall-clock time at which `retention.ms` gives up the oldest segment; None: never as it is now.
+
+        Nor while the log is changing, after which it is to be looked at again.
+        """
+        if self._change is not None or self.compaction.is_swapping:
+            return None
+        return retention.next_expiry_ms(self._fs, self._segments, self.config)
+
     def start_removal(self, high_watermark: int | None = None) -> PendingSegmentRemoval | None:
         """Takes the segments below the log start on disk out of the log; `run` removes their files.
 
@@ -686,7 +721,10 @@ class Log:
             return None
         if self.failure is not None:
             return self._old_segments.pending
-        return self._old_segments.start_removal(self.log_start_offset, high_watermark)
+        pending = self._old_segments.start_removal(self.log_start_offset, high_watermark)
+        if pending is not None:
+            self.note_change()  # there may be more to remove, and what fails is tried again
+        return pending
 
     def finish_removal(self, pending: PendingSegmentRemoval) -> None:
         """Notes what `pending.run` did, or that it has to run again."""
@@ -712,6 +750,7 @@ class Log:
             forgotten_max=config.forgotten_max,
         )
         self._set_rules()
+        self.note_change()
 
     def close(self) -> None:
         """Flushes everything, including indexes and a producer snapshot, and closes the files.

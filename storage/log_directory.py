@@ -28,7 +28,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import uuid
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from itertools import islice
@@ -39,6 +39,7 @@ from echoless.storage.clock_checkpoint import ClockReading, last_reading, write_
 from echoless.storage.compaction.compaction import Uncleanable
 from echoless.storage.directory_checkpoints import (
     NO_OFFSETS,
+    CheckpointedOffsets,
     DirectoryCheckpoints,
     PartitionOffsets,
     PendingCheckpoint,
@@ -230,6 +231,7 @@ class LogDirectory:
                 is_committed=is_committed,
                 sync_later=sync_later,
             )
+        self.note_changed(found)
         for key, high_watermark in known.high_watermarks.items():
             log = self.logs.get(key)
             if log is not None:
@@ -242,7 +244,7 @@ class LogDirectory:
         key: Partition,
         config: LogConfig,
         now_ms: int,
-        known: PendingCheckpoint,
+        known: CheckpointedOffsets,
         *,
         is_committed: bool,
         sync_later: Callable[[Callable[[], None]], None],
@@ -316,6 +318,7 @@ class LogDirectory:
         assert key not in self.logs, f"{topic}-{partition} exists"
         self.logs[key] = log
         self.topic_ids[key] = topic_id
+        self.note_changed([key])
 
     def create(
         self, topic: str, partition: int, topic_id: uuid.UUID, config: LogConfig, *, now_ms: int
@@ -328,6 +331,7 @@ class LogDirectory:
     def forget(self, keys: Collection[Partition]) -> PendingRemoval:
         """Takes partitions out of this directory; returns the rest of the work."""
         self._checkpoints.forget_pending()
+        self.note_changed(keys)
         for key in keys:
             self.high_watermarks.pop(key, None)
         return PendingRemoval(
@@ -362,6 +366,7 @@ class LogDirectory:
         """
         if not reasons:
             return
+        self.note_changed(reasons)
         known = self._checkpoints.read()
         for key, reason in reasons.items():
             log = self.logs.pop(key)
@@ -389,20 +394,36 @@ class LogDirectory:
         self._fs.sync_directory(self.path)
         self._checkpoints.drop(reasons)
 
-    def start_checkpoint(self, high_watermarks: dict[Partition, int]) -> PendingCheckpoint:
-        """Notes the present offsets; `run` writes them, in any one thread."""
-        return self._checkpoints.start(
-            {key: log.recovery_point for key, log in self.logs.items()},
-            dict(high_watermarks),
-            {key: _safe_start(log) for key, log in self.logs.items()},
-            {
-                key: reached
-                for key, log in self.logs.items()
-                if (reached := log.compaction.cleaned_to)
-            },
-        )
+    def take_changed(self) -> dict[Partition, None]:
+        """The partitions whose logs have changed since the last call: opened, added or forgotten too.
 
-    def checkpoint(self, high_watermarks: dict[Partition, int]) -> None:
+        Whoever takes them and cannot do what follows gives them back (`note_changed`).
+        """
+        changed, self._checkpoints.changed = self._checkpoints.changed, {}
+        return changed
+
+    def note_changed(self, keys: Iterable[Partition]) -> None:
+        """Has the next `take_changed` return these partitions."""
+        self._checkpoints.changed.update(dict.fromkeys(keys))
+
+    def start_checkpoint(
+        self, high_watermarks: Mapping[Partition, int], changed: Iterable[Partition] | None = None
+    ) -> PendingCheckpoint:
+        """Notes the present offsets; `run` writes them, in any one thread.
+
+        `changed`: only those of these partitions; the others stay on disk as they are. None: of all.
+        """
+        keys = self.logs if changed is None else changed
+        logs = {key: self.logs[key] for key in keys if key in self.logs}
+        offsets = CheckpointedOffsets(
+            {key: log.recovery_point for key, log in logs.items()},
+            {key: high_watermarks[key] for key in logs if key in high_watermarks},
+            {key: _safe_start(log) for key, log in logs.items()},
+            {key: reached for key, log in logs.items() if (reached := log.compaction.cleaned_to)},
+        )
+        return self._checkpoints.start(offsets, is_whole=changed is None)
+
+    def checkpoint(self, high_watermarks: Mapping[Partition, int]) -> None:
         """Writes recovery points, high watermarks and log starts. Raises `StorageError`."""
         self.start_checkpoint(high_watermarks).run()
 

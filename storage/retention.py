@@ -47,6 +47,14 @@ def find_expired(
     return reasons
 
 
+def next_expiry_ms(fs: FileSystem, segments: Segments, config: LogConfig) -> int | None:
+    """The time from which on the oldest segment has expired by its age; None: it cannot, or is empty."""
+    oldest = segments.first
+    if config.retention_ms < 0 or not oldest.size:
+        return None
+    return _newest_ms(fs, oldest) + config.retention_ms + 1
+
+
 def _newest_ms(fs: FileSystem, segment: Segment) -> int:
     """The newest record's time; if records have none, the time of the last write to the file."""
     timestamp, _ = segment.indexes.top

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from typing import Final
@@ -20,7 +20,8 @@ from prometheus_client.registry import Collector
 from echoless.broker.admin.cluster_families import cluster_families
 from echoless.broker.admin.group_families import group_families
 from echoless.broker.admin.machine_families import machine_families
-from echoless.broker.admin.view import BrokerView, PartitionView
+from echoless.broker.admin.partition_series import Key, PartitionSeries, Values, read
+from echoless.broker.admin.view import BrokerView
 from echoless.broker.faults.action import TYPES
 from echoless.broker.handlers.apis import API_BY_KEY
 from echoless.broker.metrics import LATENCY_BOUNDS_S, Latencies
@@ -28,7 +29,6 @@ from echoless.broker.network.turns import ADMIN_PORT, for_client, work_in_turns
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 _PREFIX: Final = "echoless_"
-_PARTITION_LABELS: Final = ("topic", "partition")
 
 _COUNTERS: Final = {
     "connections_accepted_total": "Connections accepted",
@@ -94,29 +94,6 @@ _KNOWN_VALUES: Final[Mapping[str, Collection[str]]] = {
     "elections": ("clean", "unclean"),
 }
 """Values that are there from the start, with 0: Prometheus sees no increase in a series that begins with 1."""
-_PARTITION_GAUGES: Final[dict[str, tuple[str, Callable[[PartitionView], int]]]] = {
-    "log_start_offset": ("First offset in the log", lambda p: p.log.log_start_offset),
-    "log_end_offset": ("Next offset to be written", lambda p: p.log.log_end_offset),
-    "high_watermark": ("Offsets below it are committed", lambda p: p.high_watermark),
-    "log_size_bytes": ("Bytes of all segments", lambda p: p.log.size_bytes),
-    "producers": ("Producer ids remembered", lambda p: len(p.log.producers)),
-    "in_sync_replicas": ("Replicas in sync", lambda p: len(p.isr)),
-    "missing_replicas": (
-        "Replicas that are not in sync, where this broker leads",
-        lambda p: len(set(p.replicas) - set(p.isr)) if p.is_leader else 0,
-    ),
-    "is_leader": ("1 where this broker leads", lambda p: int(p.is_leader)),
-}
-_PRODUCER_COUNTERS: Final[dict[str, tuple[str, Callable[[PartitionView], int]]]] = {
-    "producers_expired": (
-        "Producer ids forgotten after producer_id_expiration_ms",
-        lambda p: p.log.producers.expired_total,
-    ),
-    "producers_evicted": (
-        "Producer ids forgotten because of producers_per_partition_max",
-        lambda p: p.log.producers.evicted_total,
-    ),
-}
 
 
 class Exposition:
@@ -128,18 +105,20 @@ class Exposition:
 
     def __init__(self, broker: BrokerView) -> None:
         self._broker = broker
+        self._series = PartitionSeries()
 
     async def text(self) -> bytes:
         families = await machine_families(self._broker)
+        rows: list[tuple[Key, Values]] = []
         await work_in_turns(_Families(self._broker).steps(families))
-        return await for_client(ADMIN_PORT, partial(_text, families))
+        await work_in_turns(read(self._broker, rows))
+        return await for_client(ADMIN_PORT, partial(self._text, families, rows))
 
-
-def _text(families: Sequence[Metric]) -> bytes:
-    registry = CollectorRegistry()
-    registry.register(_Collected(families))
-    ProcessCollector(registry=registry)
-    return generate_latest(registry)
+    def _text(self, families: Sequence[Metric], rows: Sequence[tuple[Key, Values]]) -> bytes:
+        registry = CollectorRegistry()
+        registry.register(_Collected(families))
+        ProcessCollector(registry=registry)
+        return generate_latest(registry) + self._series.text(rows)
 
 
 def _request_seconds(latencies: Latencies) -> Metric:
@@ -171,49 +150,11 @@ class _Families:
         self._broker = broker
 
     def steps(self, families: list[Metric]) -> Iterator[None]:
-        """Adds all families; a step is one value of one partition."""
+        """Adds all families but those of single partitions; a step is a partition or a group."""
         families.extend(self._of_broker())
-        partitions = sorted(self._broker.partitions.items(), key=lambda item: item[0])
-        for name, (help_text, value_of) in _PARTITION_GAUGES.items():
-            gauge = GaugeMetricFamily(
-                f"{_PREFIX}partition_{name}", help_text, labels=_PARTITION_LABELS
-            )
-            families.append(gauge)
-            yield from self._add(gauge, value_of, partitions)
-        yield from self._dirty_ratios(families, partitions)
-        for name, (help_text, value_of) in _PRODUCER_COUNTERS.items():
-            counter = CounterMetricFamily(
-                f"{_PREFIX}partition_{name}", help_text, labels=_PARTITION_LABELS
-            )
-            families.append(counter)
-            yield from self._add(counter, value_of, partitions)
-        yield from cluster_families(self._broker, families, partitions)
+        held = list(self._broker.partitions.items())
+        yield from cluster_families(self._broker, families, held)
         yield from group_families(self._broker, families)
-
-    def _dirty_ratios(
-        self,
-        families: list[Metric],
-        partitions: Sequence[tuple[tuple[str, int], PartitionView]],
-    ) -> Iterator[None]:
-        gauge = GaugeMetricFamily(
-            f"{_PREFIX}partition_dirty_ratio",
-            "The part of a compacted log that could be cleaned and was not yet",
-            labels=_PARTITION_LABELS,
-        )
-        families.append(gauge)
-        compacted = [item for item in partitions if item[1].log.dirty_ratio is not None]
-        yield from self._add(gauge, lambda p: p.log.dirty_ratio or 0.0, compacted)
-
-    def _add(
-        self,
-        family: GaugeMetricFamily | CounterMetricFamily,
-        value_of: Callable[[PartitionView], float],
-        partitions: Sequence[tuple[tuple[str, int], PartitionView]],
-    ) -> Iterator[None]:
-        for key, partition in partitions:
-            if self._broker.partitions.get(key) is partition:  # it may have been deleted meanwhile
-                family.add_metric([key[0], str(key[1])], value_of(partition))
-            yield
 
     def _of_broker(self) -> Iterator[Metric]:
         metrics = self._broker.metrics

@@ -5,6 +5,9 @@ pauses four times as long as it worked. Only the swaps of finished segments touc
 
 A partition that cannot be cleaned is tried again after a minute, then after two, and so on up to an hour; it
 is named in a line at ERROR, on `/health` and in a metric until it has been cleaned. The others go on.
+
+A round looks at the compacted logs that have changed since the last one (`note_changed`), and at those that time alone
+may make due: an active segment to be closed, tombstones that may go, lags of the topic.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +27,7 @@ from echoless.broker.partitions.partition import Partition
 from echoless.broker.threads import DISK
 from echoless.storage.compaction.compaction import StalePassError, Uncleanable
 from echoless.storage.compaction.plan import Pass
+from echoless.storage.due_times import DueTimes
 from echoless.storage.file_system import OutOfDescriptorsError, StorageError
 
 if TYPE_CHECKING:
@@ -73,11 +77,22 @@ class Cleaner:
         self._on_failure = on_failure
         self._requests = 0
         self._settings_changed = asyncio.Event()
+        self._waiting: dict[Key, None] = dict.fromkeys(partitions)
+        """Partitions to look at in the next round."""
+        self._rolls: DueTimes[Key] = DueTimes()
+        """When an idle segment is to be closed, by the directory's clock."""
+        self._horizons: DueTimes[Key] = DueTimes()
+        """When tombstones may go, by the wall clock."""
 
     async def settings_changed(self, names: frozenset[str]) -> None:
         """Looks for logs to clean at once: one may be due by the new settings."""
         if not names.isdisjoint(_SETTINGS):
+            self.note_changed(self._partitions)
             self._settings_changed.set()
+
+    def note_changed(self, keys: Iterable[Key]) -> None:
+        """Looks at these partitions in the next round: they are new, have changed, or are gone."""
+        self._waiting.update(dict.fromkeys(keys))
 
     async def run(self) -> None:
         """Looks for logs to clean, for ever."""
@@ -98,12 +113,14 @@ class Cleaner:
         for key in [key for key in self._uncleanable if key not in self._partitions]:
             del self._uncleanable[key]
         due: list[tuple[float, Key]] = []
-        for key, partition in list(self._partitions.items()):
-            if not partition.log.config.is_compacted or not self._is_held(key, partition):
+        for key in self._take_waiting():
+            partition = self._partitions.get(key)
+            if partition is None or not partition.log.config.is_compacted:
                 continue
             found = self._look(key, partition)
             if found is not None and found.is_due:
                 due.append((found.dirty_ratio, key))
+            self._wait(key, partition, found)
             await asyncio.sleep(0)
         cleaned = 0
         for _, key in sorted(due, reverse=True):
@@ -111,6 +128,21 @@ class Cleaner:
             if partition_now is not None:
                 cleaned += await self._clean(key, partition_now)
         return cleaned
+
+    def _take_waiting(self) -> Iterable[Key]:
+        waiting, self._waiting = self._waiting, {}
+        rolls = self._rolls.pop(self._clock.steady_ms())
+        horizons = self._horizons.pop(self._clock.trusted_wall_ms())
+        return waiting | dict.fromkeys([*rolls, *horizons])
+
+    def _wait(self, key: Key, partition: Partition, found: Pass | None) -> None:
+        """Has the log looked at again when time may have changed something; a change of the log does so by itself."""
+        log = partition.log
+        has_lags = log.compaction.has_dirty_segments and log.config.compaction_rules.has_lags
+        if key in self._uncleanable or has_lags or (found is not None and found.is_due):
+            self._waiting[key] = None
+        self._rolls.by(key, log.idle_roll_ms)
+        self._horizons.by(key, log.compaction.horizon_ms)
 
     def _look(self, key: Key, partition: Partition) -> Pass | None:
         """Plans a pass over the log; closes an idle segment first, since only closed ones can be cleaned."""
@@ -185,7 +217,7 @@ class Cleaner:
             elif log.compaction.is_stale or log.failure is not None:
                 await DISK.run(steps.close)
                 raise StalePassError(log.name)
-        log.compaction.note_pass(cleaning.report)
+        log.note_pass(cleaning.report)
 
     async def _slice(self, report: CleaningReport, steps: Generator[Step, None, None]) -> object:
         """Does some of the work in a thread, then pauses; returns a segment to swap, None, or the end."""

@@ -290,6 +290,7 @@ class Partition:
         committed = in_sync.committed_offset(durable) if in_sync.largest else durable
         if committed > self.high_watermark:
             self.high_watermark = committed
+            log.note_change()
             if waiters.commit.heap:
                 waiters.commit.reached(committed)
             if waiters.data:
@@ -330,7 +331,10 @@ class Partition:
 
     def learn_high_watermark(self, offset: int) -> None:
         """Applies the leader's high watermark on a follower; not beyond what this replica has."""
-        self.high_watermark = max(self.high_watermark, min(offset, self.log.log_end_offset))
+        known = min(offset, self.log.log_end_offset)
+        if known > self.high_watermark:
+            self.high_watermark = known
+            self.log.note_change()
 
     def follow_log(self) -> None:
         """Follows a cut or a replacement of the follower's log: nothing above its end is committed."""

@@ -379,6 +379,7 @@ class PartitionRegistry:
             on_dirty=self._flusher.mark_dirty,
         )
         self.held[key] = partition
+        log.note_change()
         self.log_changes.held(partition)
         self._update(partition, topic.states.get(index), topic.assignment[index])
 

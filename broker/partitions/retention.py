@@ -23,14 +23,16 @@ PARTITIONS_AT_ONCE: Final = 200
 """Partitions that are looked at in one step of the loop, and whose files go together."""
 
 
-async def remove_old_segments(held: Mapping[Key, Partition], run_all: RunAll) -> None:
-    """Removes the segments below the log start on disk, of all partitions.
+async def remove_old_segments(
+    held: Mapping[Key, Partition], keys: Iterable[Key], run_all: RunAll
+) -> None:
+    """Removes the segments below the log start on disk, of these partitions as far as they are held.
 
     Raises `StorageError`; a removal that lacked a file descriptor is tried again next time.
     """
-    partitions = iter(list(held.items()))
-    while some := list(islice(partitions, PARTITIONS_AT_ONCE)):
-        await _remove((partition for key, partition in some if held.get(key) is partition), run_all)
+    left = iter(keys)
+    while some := list(islice(left, PARTITIONS_AT_ONCE)):
+        await _remove((held[key] for key in some if key in held), run_all)
         await asyncio.sleep(0)
 
 

@@ -5,18 +5,21 @@ second, a piece of some KB at a time in a thread, so that neither the loop nor t
 Damaged data stays in the log: consumers and followers get what can be read, and see the wrong CRC
 themselves. It is reported by a line at ERROR, on `/health` and in a metric, until the segment is
 gone.
+
+A look goes through the logs that have changed since the last one (`note_changed`), and those with a segment that is due.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final, Protocol
 
 from echoless.broker.metrics import Metrics
 from echoless.broker.threads import DISK
+from echoless.storage.due_times import DueTimes
 from echoless.storage.file_system import CorruptLogError, FileSystem, StorageError
 from echoless.storage.scrub import ClosedSegment, Damage, SegmentScrub
 
@@ -57,8 +60,16 @@ class Scrubber:
         self._metrics = metrics
         self._bytes_per_s = bytes_per_s
         self._monotonic_s = monotonic_s
-        self._scrubbed_s: dict[str, float] = {}
-        """When each segment was read, by path."""
+        self._waiting: dict[Partition, None] = dict.fromkeys(logs)
+        """Logs to go through at the next look."""
+        self._due_s: DueTimes[Partition] = DueTimes()
+        """When a segment of each log is to be read again."""
+        self._scrubbed_s: dict[Partition, dict[str, float]] = {}
+        """When each segment was read, by log and path."""
+
+    def note_changed(self, keys: Iterable[Partition]) -> None:
+        """Goes through these logs at the next look: they are new, have changed, or are gone."""
+        self._waiting.update(dict.fromkeys(keys))
 
     async def run(self) -> None:
         """Looks for segments that are due, for ever."""
@@ -68,36 +79,42 @@ class Scrubber:
 
     async def scrub_due(self) -> None:
         """Reads every segment that is due."""
-        seen: set[str] = set()
-        for key in list(self._logs):
-            for segment in self._closed_segments(key):
-                seen.add(segment.path)
-                if self._is_due(segment):
-                    await self._scrub(key, segment)
+        waiting, self._waiting = self._waiting, {}
+        for key in waiting | dict.fromkeys(self._due_s.pop(self._monotonic_s())):
+            segments = self._closed_segments(key)
+            scrubbed_s = self._scrubbed_s.setdefault(key, {})
+            for path in scrubbed_s.keys() - {segment.path for segment in segments}:
+                del scrubbed_s[path]
+                self._damaged.pop(path, None)
+            for segment in segments:
+                if self._is_due(key, segment) and not await self._scrub(key, segment):
+                    self._waiting[key] = None
+            if scrubbed_s:
+                self._due_s.by(key, min(scrubbed_s.values()) + _AGAIN_AFTER_S)
+            else:
+                del self._scrubbed_s[key]
             await asyncio.sleep(0)
-        for path in self._scrubbed_s.keys() - seen:
-            del self._scrubbed_s[path]
-            self._damaged.pop(path, None)
 
     def _closed_segments(self, key: Partition) -> list[ClosedSegment]:
         log = self._logs.get(key)
         return [] if log is None else log.closed_segments()
 
-    def _is_due(self, segment: ClosedSegment) -> bool:
-        scrubbed_s = self._scrubbed_s.get(segment.path)
+    def _is_due(self, key: Partition, segment: ClosedSegment) -> bool:
+        scrubbed_s = self._scrubbed_s[key].get(segment.path)
         return scrubbed_s is None or self._monotonic_s() - scrubbed_s >= _AGAIN_AFTER_S
 
-    async def _scrub(self, key: Partition, segment: ClosedSegment) -> None:
+    async def _scrub(self, key: Partition, segment: ClosedSegment) -> bool:
+        """Reads one segment; returns whether that was possible: otherwise it stays due."""
         try:
             damage = await self._find_damage(segment)
         except StorageError:
-            return  # it was removed meanwhile, or no descriptor is left: it stays due
+            return False  # it was removed meanwhile, or no descriptor is left
         if segment not in self._closed_segments(key):
-            return  # it was cut or removed meanwhile
-        self._scrubbed_s[segment.path] = self._monotonic_s()
+            return False  # it was cut or removed meanwhile
+        self._scrubbed_s[key][segment.path] = self._monotonic_s()
         if damage is None:
             self._damaged.pop(segment.path, None)
-            return
+            return True
         self._damaged[segment.path] = Damage(*key, segment.path, damage.position, damage.reason)
         logger.error(
             "the closed segment %s is damaged at position %d: %s; offsets up to %d may not be readable. "
@@ -108,6 +125,7 @@ class Scrubber:
             damage.reason,
             segment.next_offset - 1,
         )
+        return True
 
     async def _find_damage(self, segment: ClosedSegment) -> CorruptLogError | None:
         """Reads it to its end or first damage. Raises `StorageError` if it cannot be opened."""

@@ -148,6 +148,12 @@ class Compaction:
             found.pop()
         return plan(found, start, rules, now_ms, self.horizon_ms)
 
+    @property
+    def has_dirty_segments(self) -> bool:
+        """Whether there are closed segments that no pass has read."""
+        closed = self._segments.closed
+        return bool(closed) and closed[-1].next_offset > self.cleaned_to
+
     def _may_gain(self, dirty_start: int, now_ms: int) -> bool:
         closed = self._segments.closed
         if not closed:

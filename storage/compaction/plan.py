@@ -33,6 +33,11 @@ class CompactionRules(NamedTuple):
     delete_retention_ms: int = _DAY_MS
     """Time that a tombstone stays after the first pass that has met it."""
 
+    @property
+    def has_lags(self) -> bool:
+        """Whether time alone makes segments old enough to be cleaned, or due."""
+        return self.min_lag_ms > 0 or self.max_lag_ms is not None
+
 
 class SegmentFacts(NamedTuple):
     """A closed segment, as far as planning needs it."""

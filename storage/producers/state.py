@@ -172,6 +172,20 @@ class ProducerStates:
         self.expired_total += expired
         return expired
 
+    @property
+    def next_expiry_ms(self) -> int | None:
+        """The time at which the producer idle for longest expires; None without producers."""
+        leased_ms = max(self.expiration_ms, self.leased_expiration_ms)
+        times = [
+            oldest[1] + expiration_ms
+            for order, expiration_ms in (
+                (self._plain, self.expiration_ms),
+                (self._leased, leased_ms),
+            )
+            if (oldest := order.oldest()) is not None
+        ]
+        return min(times, default=None)
+
     def clear(self) -> None:
         self.lost_from = NONE_LOST
         self._plain.clear()

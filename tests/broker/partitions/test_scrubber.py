@@ -94,6 +94,7 @@ async def test_damage_is_named_until_it_is_gone(
     log = scrubbed.one.log
     log.advance_log_start(15)
     assert log.delete_old_segments(NOW_MS) >= 2
+    scrubbed.scrubber.note_changed([KEY])  # as housekeeping does
     await scrubbed.scrubber.scrub_due()
     assert scrubbed.damaged == {}
 
