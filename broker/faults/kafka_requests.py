@@ -132,10 +132,10 @@ class KafkaRequests:
         )
 
     def _framed(self, request: ReadRequest, outcome: Outcome) -> Dispatched:
-        api, header, host = _served(request).api, request.inside.header, request.peer.host
+        api, header, peer = _served(request).api, request.inside.header, request.peer
         if not isinstance(outcome, bytes) and isinstance(outcome, Awaitable):
-            return framed_later(api, header.api_version, header.correlation_id, host, outcome)
-        return framed_soon(api, header.api_version, header.correlation_id, host, outcome)
+            return framed_later(api, header.api_version, header.correlation_id, peer, outcome)
+        return framed_soon(api, header.api_version, header.correlation_id, peer, outcome)
 
     # --- what a request is about ---
 

@@ -128,7 +128,7 @@ class KafkaDispatcher:
         error = KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         refusal = Refusal(request=Request.of(header, None, peer), error=error)
         answer = api_versions.refuse(refusal, self._services)
-        return framed_soon(api, 0, header.correlation_id, peer.host, answer)
+        return framed_soon(api, 0, header.correlation_id, peer, answer)
 
     async def refused(self, frame: Frame, peer: Peer, error: KafkaError) -> Buffers | None:
         """The response of the request's own API with this error; nothing is handled.
@@ -143,7 +143,7 @@ class KafkaDispatcher:
         request = Request.of(header, _body(api, header, frame), peer)
         refusal = Refusal(request=request, error=error)
         answer = _done(served.refuse(refusal, self._services))
-        return await framed_later(api, version, header.correlation_id, peer.host, answer)
+        return await framed_later(api, version, header.correlation_id, peer, answer)
 
     async def _when_imported(
         self, api: Api, header: RequestHeader, frame: Frame, peer: Peer, place: LanePlace
@@ -219,9 +219,9 @@ class KafkaDispatcher:
         if isinstance(outcome, Promise):
             return outcome.then(partial(framed, api, version, correlation_id))
         if isinstance(outcome, Awaitable):
-            answer = framed_later(api, version, correlation_id, request.peer.host, outcome)
+            answer = framed_later(api, version, correlation_id, request.peer, outcome)
             return needing_as_much(outcome, answer)
-        return framed_soon(api, version, correlation_id, request.peer.host, outcome)
+        return framed_soon(api, version, correlation_id, request.peer, outcome)
 
 
 def _body(api: Api, header: RequestHeader, frame: Frame) -> Any:
@@ -238,23 +238,23 @@ def _can_read(api: Api, version: int) -> bool:
 
 
 async def framed_later(
-    api: Api, version: int, correlation_id: int, host: str, outcome: Awaitable[Answer]
+    api: Api, version: int, correlation_id: int, peer: Peer, outcome: Awaitable[Answer]
 ) -> Buffers | None:
-    """Frames an answer to `host` that is still to come."""
+    """Frames an answer to `peer` that is still to come."""
     answer = await outcome
     if isinstance(answer, ManyRows) or (
         isinstance(answer, Mapping) and not api.can_encode(version)
     ):
-        return await _encoded_in_thread(api, version, correlation_id, host, answer)
+        return await _encoded_in_thread(api, version, correlation_id, peer, answer)
     return framed(api, version, correlation_id, answer)
 
 
 def framed_soon(
-    api: Api, version: int, correlation_id: int, host: str, answer: Answer
+    api: Api, version: int, correlation_id: int, peer: Peer, answer: Answer
 ) -> Dispatched:
-    """The framed answer to `host`; later, if it has many rows, or its classes have to be imported first."""
+    """The framed answer to `peer`; later, if it has many rows, or its classes have to be imported first."""
     if isinstance(answer, ManyRows) or (isinstance(answer, dict) and not api.can_encode(version)):
-        return _encoded_in_thread(api, version, correlation_id, host, answer)
+        return _encoded_in_thread(api, version, correlation_id, peer, answer)
     return framed(api, version, correlation_id, answer)
 
 
@@ -263,10 +263,10 @@ async def _done(answer: Answer) -> Answer:
 
 
 async def _encoded_in_thread(
-    api: Api, version: int, correlation_id: int, host: str, answer: Mapping[str, object]
+    api: Api, version: int, correlation_id: int, peer: Peer, answer: Mapping[str, object]
 ) -> Buffers | None:
     encode = partial(api.encode_response, version, with_throttle_time(answer))
-    body = await for_client(host, encode)
+    body = await for_client(peer.host, encode)
     return framed(api, version, correlation_id, body)
 
 

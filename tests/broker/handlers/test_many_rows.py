@@ -187,7 +187,7 @@ async def test_many_topics_without_partitions_are_encoded_in_a_thread(
     assert isinstance(answer, ManyRows)
     version = served.api.version_max
     body = served.encode(version, answer)  # and nothing is left to be imported
-    dispatched = framed_soon(served.api, version, 1, "127.0.0.1", answer)
+    dispatched = framed_soon(served.api, version, 1, Peer(1, "127.0.0.1:1"), answer)
     assert isinstance(dispatched, Awaitable)
     assert await dispatched == framed(served.api, version, 1, body)
 
