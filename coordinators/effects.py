@@ -27,6 +27,8 @@ class AppendRecords(NamedTuple):
 
     token: int
     records: tuple[StateRecord, ...]
+    batch: bytes | None = None
+    """The records as a batch, if it was made beforehand because they are many; then no others share it."""
 
 
 class Reply(NamedTuple, Generic[Answer]):

@@ -23,6 +23,8 @@ from echoless.broker.network.order import LanePlace
 from echoless.broker.network.request import NeedsNoFrame, Outcome, Request
 from echoless.broker.network.sharer import sharer_of
 from echoless.broker.network.turns import ROWS_PER_TURN, for_client, work_in_turns
+from echoless.coordinators.groups.config import COMMIT_PARTITIONS_MAX
+from echoless.coordinators.groups.prepared_commit import prepare
 from echoless.coordinators.groups.requests import CommittedPartition, OffsetCommit
 from echoless.protocol.acl import AclOperation
 from echoless.protocol.errors import ErrorCode
@@ -84,15 +86,18 @@ def handle(request: Request, services: Services) -> Outcome:
 async def _later(
     place: LanePlace, steps: Iterator[None], request: Request, rows: _Rows, services: Services
 ) -> bytes:
-    version, answered = request.version, None
+    version, answered, host = request.version, None, request.peer.host
     with place:
         await work_in_turns(steps)
+        commit = _commit(request, rows)
+        if ROWS_PER_TURN < len(commit.partitions) <= COMMIT_PARTITIONS_MAX:
+            commit = await for_client(host, partial(prepare, commit, services.clock.wall_ms()))
         await place.come()
-        if rows.wanted:
-            answered = services.groups.ask(_commit(request, rows))
+        if commit.partitions:
+            answered = services.groups.ask(commit)
     answer: Any = await answered if isinstance(answered, Awaitable) else answered
     codes = () if answer is None else answer.error_codes
-    return await for_client(request.peer.host, partial(rows.packed, version, codes))
+    return await for_client(host, partial(rows.packed, version, codes))
 
 
 def _sort(topics: tuple[OffsetTopic, ...], services: Services, rows: _Rows) -> Iterator[None]:

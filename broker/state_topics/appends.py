@@ -1,6 +1,7 @@
 """Appends to a led partition of an internal topic: what one turn of the event loop asks for is one batch.
 
-Each append has a token. Its records are never divided; several appends share a batch as far as they fit. The
+Each append has a token. Its records are never divided; several appends share a batch as far as they fit, and one of many
+records, whose batch was made beforehand, has it alone. One batch is appended in a step, and the next one in a later turn. The
 coordinator is notified of each token once it is known whether the records are in the log, in the order of
 the tokens: `committed` when the high watermark has passed them, never earlier (hazard H2); `failed` if they
 were refused, are not committed in time, or are in the log while the lead is in doubt or too few replicas have them.
@@ -16,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
+from echoless.broker.network.loop_turn import LOOP_TURN
 from echoless.broker.partitions.partition import Partition
 from echoless.broker.state_topics.append_parts import AppendParts
 from echoless.broker.state_topics.leadership import Leadership
@@ -27,6 +29,8 @@ from echoless.storage.file_system import StorageError
 
 RECORD_OVERHEAD: Final = 32
 """The most bytes of a record besides its key and value."""
+NOTIFIED_AT_ONCE_RECORDS: Final = 1_000
+"""Records after which the notification of the next batch has a step of its own: each takes about a microsecond."""
 
 
 class Outcomes(Protocol):
@@ -43,6 +47,8 @@ class _Asked(NamedTuple):
     token: int
     records: Sequence[StateRecord]
     size: int
+    batch: bytes | None
+    """The batch of these records, if it was made before; no others share it."""
 
 
 class Appends:
@@ -53,23 +59,29 @@ class Appends:
         self._partition = leadership.partition
         self._outcomes = outcomes
         self._parts = parts
-        self._asked: list[_Asked] = []
-        """The appends of this turn of the loop."""
+        self._asked: deque[_Asked] = deque()
+        """The appends that are not in the log yet: of this turn of the loop, and what earlier ones have left."""
         self._stored: deque[_Stored] = deque()
         """Batches in the log that are not committed, the oldest first."""
+        self._will_look = False
+        """Whether the rest of what is committed has a later step."""
         self._is_closed = False
 
-    def append(self, token: int, records: Sequence[StateRecord]) -> None:
-        """Appends the records at the end of this turn of the loop. Tokens rise."""
+    def append(
+        self, token: int, records: Sequence[StateRecord], batch: bytes | None = None
+    ) -> None:
+        """Appends the records at the end of this turn of the loop, or after those that wait. Tokens rise."""
         size = sum([len(one.key) + len(one.value or b"") + RECORD_OVERHEAD for one in records])
         if not self._asked:
-            asyncio.get_running_loop().call_soon(self._append_all)
-        self._asked.append(_Asked(token, records, size))
+            asyncio.get_running_loop().call_soon(self._append_in_turns)
+        self._asked.append(_Asked(token, records, size, batch))
 
     def append_now(self) -> None:
-        """Appends what this turn of the loop has asked for so far, instead of at its end."""
-        if self._asked:
-            self._append_all()
+        """Appends what has been asked for so far, and notifies of what is committed, in this step."""
+        while self._asked:
+            self._append_next()
+        if self._will_look:
+            self._look_to_the_end()
 
     def close(self) -> None:
         """Stops notifying: the leadership was lost."""
@@ -81,19 +93,23 @@ class Appends:
 
     # --- storing ---
 
-    def _append_all(self) -> None:
-        asked, self._asked = self._asked, []
+    def _append_in_turns(self) -> None:
+        """Appends one batch; others, if that was not all, in later turns of the loop."""
+        if self._asked:
+            self._append_next()
+        if self._asked:
+            LOOP_TURN.wait(self._append_in_turns)
+
+    def _append_next(self) -> None:
+        """Appends one batch, of as many appends as fit."""
         bytes_max = min(self._partition.rules.bytes_max, self._partition.log.config.segment_bytes)
-        batch: list[_Asked] = []
-        size = HEADER_SIZE
-        for one in asked:
-            if batch and size + one.size > bytes_max:
-                self._append_batch(batch, bytes_max)
-                batch, size = [], HEADER_SIZE
-            batch.append(one)
-            size += one.size
-        if batch:
-            self._append_batch(batch, bytes_max)
+        asked, size = [self._asked.popleft()], HEADER_SIZE
+        while asked[-1].batch is None and self._asked and self._asked[0].batch is None:
+            size += asked[-1].size
+            if size + self._asked[0].size > bytes_max:
+                break
+            asked.append(self._asked.popleft())
+        self._append_batch(asked, bytes_max)
 
     def _append_batch(self, asked: list[_Asked], bytes_max: int) -> None:
         if self._is_closed:
@@ -107,7 +123,7 @@ class Appends:
             self._parts.fail_storage(error)
             self._fail(tokens, ErrorCode.KAFKA_STORAGE_ERROR)
         else:
-            self._wait(tokens, next_offset)
+            self._wait(tokens, sum([len(one.records) for one in asked]), next_offset)
 
     def _store(self, asked: list[_Asked], bytes_max: int) -> int:
         """Returns the high watermark that commits the records. Raises `KafkaError`, `StorageError`."""
@@ -115,9 +131,12 @@ class Appends:
         least = sum([one.size - RECORD_OVERHEAD * len(one.records) for one in asked])
         if least > bytes_max:  # known before they are copied, which takes a while
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{least} bytes of keys and values")
-        wall_ms = self._parts.wall_ms()
-        records = [Record(0, wall_ms, r.key, r.value) for one in asked for r in one.records]
-        batch = build_batch(records)
+        batch = asked[0].batch
+        if batch is None:
+            wall_ms = self._parts.wall_ms()
+            batch = build_batch(
+                [Record(0, wall_ms, r.key, r.value) for one in asked for r in one.records]
+            )
         if len(batch) > bytes_max:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{len(batch)} bytes of records")
         header = read_header(batch)
@@ -132,8 +151,9 @@ class Appends:
 
     # --- waiting for the high watermark ---
 
-    def _wait(self, tokens: list[int], next_offset: int) -> None:
+    def _wait(self, tokens: list[int], record_count: int, next_offset: int) -> None:
         stored = _Stored(tokens, next_offset, self._partition, self._look, self._doubt)
+        stored.record_count = record_count
         self._stored.append(stored)
         if self._partition.high_watermark >= next_offset:
             self._look()
@@ -141,16 +161,34 @@ class Appends:
             stored.wait(self._parts.timeout_s)
 
     def _look(self) -> None:
-        """Notifies of everything that the high watermark has passed, the oldest first.
+        """Notifies of what the high watermark has passed, the oldest first; of many records in several steps."""
+        if self._will_look:
+            return
+        if self._notify_of(NOTIFIED_AT_ONCE_RECORDS):
+            self._will_look = True
+            LOOP_TURN.wait(self._look_again)
+
+    def _look_again(self) -> None:
+        self._will_look = False
+        self._look()
+
+    def _look_to_the_end(self) -> None:
+        self._notify_of(None)
+
+    def _notify_of(self, records_max: int | None) -> bool:
+        """Notifies of the batches that the high watermark has passed; returns whether some are left after so many records.
 
         The watermark also passes records when the ISR shrinks; like a produce with acks=all, those that too few
         replicas have are not acknowledged.
         """
-        partition = self._partition
+        partition, records = self._partition, 0
         while self._stored and not self._is_closed:
             stored = self._stored[0]
             if partition.high_watermark < stored.next_offset:
                 break
+            if records_max is not None and records >= records_max:
+                return True
+            records += stored.record_count
             self._stored.popleft()
             stored.close()
             if len(partition.isr) < partition.rules.min_insync_replicas:
@@ -158,6 +196,7 @@ class Appends:
             for token in stored.tokens:
                 if not self._is_closed:
                     self._outcomes.committed(token)
+        return False
 
     def _doubt(self, stored: _Stored, code: ErrorCode) -> None:
         """Notifies, once, of the failure of records that are in the log and may be committed later."""
@@ -181,6 +220,7 @@ class _Stored:
         "_timer",
         "has_failed",
         "next_offset",
+        "record_count",
         "tokens",
     )
 
@@ -195,6 +235,7 @@ class _Stored:
         """Calls `look` when the high watermark has moved far enough, `doubt` whenever that is in question."""
         self.tokens = tokens
         self.next_offset = next_offset
+        self.record_count = 0
         self.has_failed = False
         self._partition = partition
         self._look = look

@@ -341,8 +341,8 @@ class Shard(ABC, Generic[Core, Request, Answer]):
                     awaited = self._replies.take(reply_id)
                     if awaited is not None:
                         self._answer(awaited, answer)
-                case AppendRecords(token, records):
-                    self._appends.append(token, records)
+                case AppendRecords(token, records, batch):
+                    self._appends.append(token, records, batch)
                 case SetTimer(key, at_ms):
                     self._timers.set(key, at_ms)
                 case CancelTimer(key):

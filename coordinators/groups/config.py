@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+COMMIT_PARTITIONS_MAX: Final = 5_000
 
 
 class GroupCoordinatorConfig(NamedTuple):
@@ -46,5 +48,5 @@ class GroupCoordinatorConfig(NamedTuple):
     """Committed offsets of all coordinators of a broker, which take about 250 bytes each."""
     name_bytes_max: int = 1_024
     """Ids of groups and instances, and names of protocols: they are held and stored."""
-    commit_partitions_max: int = 5_000
+    commit_partitions_max: int = COMMIT_PARTITIONS_MAX
     """Offsets of one commit, which is one batch and one step."""

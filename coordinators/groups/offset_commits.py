@@ -19,14 +19,16 @@ from echoless.coordinators.groups.consumer.descriptions import commit_error, sta
 from echoless.coordinators.groups.consumer.topics import KnownTopics
 from echoless.coordinators.groups.effects import Effects
 from echoless.coordinators.groups.group import Group, GroupState
-from echoless.coordinators.groups.records import GroupRecord
-from echoless.coordinators.groups.requests import NO_RETENTION, CommittedPartition, OffsetCommit
+from echoless.coordinators.groups.prepared_commit import (
+    can_be_packed,
+    expire_timestamp,
+    offset_record,
+)
+from echoless.coordinators.groups.requests import OffsetCommit
 from echoless.coordinators.groups.store import GroupStore
 from echoless.coordinators.groups.usage import NOTHING, Usage, metadata_size, offset_size
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.state_records.fields import STRING_BYTES_MAX
-from echoless.protocol.state_records.group_keys import OffsetKey
-from echoless.protocol.state_records.offset_value import NO_EXPIRY, OffsetValue
 
 
 class _More(NamedTuple):
@@ -73,11 +75,17 @@ class OffsetCommits:
             return effects + _stored(reply_id, codes, ErrorCode.NONE, now)
         if len(accepted) < len(codes):
             more = _more(store, request._replace(partitions=tuple(accepted)), STRING_BYTES_MAX)
-        expire_ms = _expire_timestamp(request, now)
-        records = [_record(request.group_id, one, expire_ms, now) for one in accepted]
         stored = partial(_stored, reply_id, codes)
-        effects.append(store.appends.begin(group, records, stored, more.usage))
-        return effects
+        prepared = request.prepared
+        if prepared is not None and len(accepted) == len(codes):
+            append = store.appends.begin(group, prepared.records, stored, more.usage, prepared)
+        else:
+            expire_ms = expire_timestamp(request, now.wall_ms)
+            records = [
+                offset_record(request.group_id, one, expire_ms, now.wall_ms) for one in accepted
+            ]
+            append = store.appends.begin(group, records, stored, more.usage)
+        return [*effects, append]
 
     def _codes(
         self, store: GroupStore, group: Group, request: OffsetCommit, more: _More
@@ -89,7 +97,7 @@ class OffsetCommits:
             longest = 0
         codes = [
             ErrorCode.NONE
-            if len(one.metadata) <= longest and _can_be_packed(one.metadata)
+            if len(one.metadata) <= longest and can_be_packed(one.metadata)
             else ErrorCode.OFFSET_METADATA_TOO_LARGE
             for one in request.partitions
         ]
@@ -177,24 +185,7 @@ def _admit_to_group(group: Group, request: OffsetCommit) -> ErrorCode:
     return code
 
 
-def _expire_timestamp(request: OffsetCommit, now: Now) -> int:
-    if request.retention_time_ms == NO_RETENTION:
-        return NO_EXPIRY
-    return now.wall_ms + request.retention_time_ms
-
-
-def _record(group_id: str, one: CommittedPartition, expire_ms: int, now: Now) -> GroupRecord:
-    topic, partition, offset, leader_epoch, metadata = one
-    value = OffsetValue(offset, leader_epoch, metadata, now.wall_ms, expire_ms)
-    return OffsetKey(group_id, topic, partition), value
-
-
 def _stored(reply_id: int, codes: list[ErrorCode], code: ErrorCode, _now: Now) -> Effects:
     answered = commit_code(code)
     found = tuple([one or answered for one in codes])
     return [Reply(reply_id, OffsetCommitAnswer(found))]
-
-
-def _can_be_packed(metadata: str) -> bool:
-    """Whether it fits a record, whatever `offset.metadata.max.bytes` allows: a character takes up to four bytes."""
-    return len(metadata) * 4 <= STRING_BYTES_MAX or len(metadata.encode()) <= STRING_BYTES_MAX

@@ -9,6 +9,7 @@ from echoless.coordinators.events import Now
 from echoless.coordinators.groups.effects import Effects
 from echoless.coordinators.groups.group import Group
 from echoless.coordinators.groups.records import GroupRecord, packed
+from echoless.coordinators.groups.requests import PreparedOffsets
 from echoless.coordinators.groups.shares import GroupShares
 from echoless.coordinators.groups.usage import NOTHING, Usage, negative, plus, value_size
 from echoless.protocol.errors import ErrorCode
@@ -66,10 +67,11 @@ class PendingAppends:
         records: Sequence[GroupRecord],
         continuation: Continuation,
         usage: Usage | None = None,
+        prepared: PreparedOffsets | None = None,
     ) -> AppendRecords:
         """Append records of a group; `continuation` is called in a later step.
 
-        `usage` is what they add to what is held; None if there are no offsets among them.
+        `usage` is what they add to what is held; None if there are no offsets among them. `prepared`: the same records, packed.
         """
         self.last_token += 1
         group.appends += 1
@@ -81,6 +83,8 @@ class PendingAppends:
         if usage is not NOTHING:
             self._count(append, usage, share)
         _note_offsets(group, records)
+        if prepared is not None:
+            return AppendRecords(self.last_token, prepared.packed, prepared.batch)
         return AppendRecords(self.last_token, tuple([packed(record) for record in records]))
 
     def end(self, token: int) -> PendingAppend:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from echoless.coordinators.effects import StateRecord
 from echoless.coordinators.groups.consumer.requests import ConsumerDescribe, ConsumerHeartbeat
+from echoless.coordinators.groups.records import GroupRecord
 
 NO_GENERATION = -1
 NO_RETENTION = -1
@@ -80,6 +82,15 @@ class CommittedPartition(NamedTuple):
     metadata: str = ""
 
 
+class PreparedOffsets(NamedTuple):
+    """The records of a commit, made before it is judged."""
+
+    records: tuple[GroupRecord, ...]
+    packed: tuple[StateRecord, ...]
+    batch: bytes
+    """The batch of these records alone."""
+
+
 class OffsetCommit(NamedTuple):
     """Only the partitions that exist and that the principal may read."""
 
@@ -97,6 +108,8 @@ class OffsetCommit(NamedTuple):
     """
     sharer: str = ""
     """Whoever the group counts towards if it is new, or no one's."""
+    prepared: PreparedOffsets | None = None
+    """The records of all partitions, if they are many (`prepared_commit.py`)."""
 
 
 class OffsetFetch(NamedTuple):

@@ -163,6 +163,13 @@ async def test_many_partitions_are_committed_together(kafka: RawConnection) -> N
     assert [code for _, _, code in rows] == [ErrorCode.NONE] * 700
     found = await committed(kafka, None)
     assert {(index, offset) for _, index, offset, _, _ in found} == {(n, n) for n in range(700)}
+    again = await commit(kafka, {("t", index): 2 * index for index in range(701)})
+    assert [code for _, _, code in again] == [
+        *[ErrorCode.NONE] * 700,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    found = await committed(kafka, None)
+    assert {(index, offset) for _, index, offset, _, _ in found} == {(n, 2 * n) for n in range(700)}
 
 
 async def test_the_id_of_zeros_is_of_no_topic(kafka: RawConnection) -> None:

@@ -9,13 +9,14 @@ import pytest
 
 from echoless.broker.config.loading import LogFlush
 from echoless.broker.metrics import Metrics
+from echoless.broker.state_topics import appends
 from echoless.broker.state_topics.append_parts import AppendParts
 from echoless.broker.state_topics.appends import Appends
 from echoless.broker.state_topics.leadership import Leadership
 from echoless.coordinators.effects import StateRecord
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.record_batch import walk
-from echoless.protocol.records import iterate_records
+from echoless.protocol.records import Record, build_batch, iterate_records
 from echoless.storage.file_system import StorageError
 from echoless.storage.log_config import LogConfig
 from tests.broker.partitions.fake_fencing import FakeFencing
@@ -100,7 +101,59 @@ async def test_an_append_is_never_divided() -> None:
     one.appends.append(1, records("a", "b", size=300))
     one.appends.append(2, records("c", "d", size=300))
     await one.turn()
+    await one.turn()
     assert one.batches() == [[b"a", b"b"], [b"c", b"d"]]
+
+
+async def test_one_batch_is_appended_in_a_step() -> None:
+    """Others of the turn follow in later ones, and what is asked for meanwhile goes behind them."""
+    one = Appending()
+    one.led.partition.rules = replace(one.led.partition.rules, bytes_max=1000)
+    for token in (1, 2, 3):
+        one.appends.append(token, records(str(token), size=600))
+    await asyncio.sleep(0)
+    assert one.batches() == [[b"1"]]
+    one.appends.append(4, records("4"))
+    await one.turn()
+    await one.turn()
+    assert one.batches() == [[b"1"], [b"2"], [b"3", b"4"]]
+    assert one.noted.outcomes == [1, 2, 3, 4]
+
+
+async def test_a_batch_that_was_made_before_is_shared_by_no_other() -> None:
+    """It is stored as it is, in its place."""
+    one = Appending()
+    many = records("b", "c")
+    batch = build_batch([Record(0, NOW_MS - 5, record.key, record.value) for record in many])
+    one.appends.append(1, records("a"))
+    one.appends.append(2, many, batch)
+    one.appends.append(3, records("d"))
+    one.appends.append(4, records("e"))
+    one.appends.append_now()
+    assert one.batches() == [[b"a"], [b"b", b"c"], [b"d", b"e"]]
+    assert one.noted.outcomes == [1, 2, 3, 4]
+
+
+async def test_many_committed_records_are_notified_of_in_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many batches the high watermark passes at once; a look that needs them has them all now."""
+    monkeypatch.setattr(appends, "NOTIFIED_AT_ONCE_RECORDS", 2)
+    one = Appending(replicas=(1, 2))
+    for token in range(1, 7):
+        one.appends.append(token, records(str(token)))
+        one.appends.append_now()
+    one.led.partition.note_fetch(2, 7, 6)
+    steps = [list(one.noted.outcomes)]
+    while len(one.noted.outcomes) < 4:
+        await asyncio.sleep(0)
+        steps.append(list(one.noted.outcomes))
+    assert [1, 2] in steps
+    assert [1, 2, 3, 4] in steps
+    one.appends.append_now()
+    assert one.noted.outcomes == [1, 2, 3, 4, 5, 6]
+    await one.turn()
+    assert one.noted.outcomes == [1, 2, 3, 4, 5, 6]
 
 
 async def test_what_no_batch_can_hold_is_refused_alone() -> None:
@@ -110,6 +163,7 @@ async def test_what_no_batch_can_hold_is_refused_alone() -> None:
     one.appends.append(1, records("a"))
     one.appends.append(2, records("b", size=2000))
     one.appends.append(3, records("c"))
+    await one.turn()
     await one.turn()
     assert one.batches() == [[b"a"], [b"c"]]
     assert sorted(one.noted.outcomes, key=str) == [(2, ErrorCode.MESSAGE_TOO_LARGE, False), 1, 3]

@@ -58,6 +58,7 @@ def hostile(choices: random.Random, name: str, kind: Any) -> Any:
 def made(choices: random.Random, kind: Any) -> Any:
     """A request of this type, or a part of one."""
     fields = typing.get_type_hints(kind)
+    fields.pop("prepared", None)  # the handler makes it of the others
     return kind(**{name: hostile(choices, name, one) for name, one in fields.items()})
 
 

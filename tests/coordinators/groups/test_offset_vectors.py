@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from echoless.coordinators.effects import StateRecord
 from echoless.coordinators.events import AppendCommitted, AppendFailed
 from echoless.coordinators.groups.answers import NO_OFFSET
 from echoless.coordinators.groups.config import GroupCoordinatorConfig
+from echoless.coordinators.groups.prepared_commit import prepare
 from echoless.coordinators.groups.requests import (
+    NO_RETENTION,
     CommittedPartition,
     DeleteGroup,
     DescribeGroup,
@@ -19,6 +22,7 @@ from echoless.coordinators.groups.requests import (
     OffsetFetch,
 )
 from echoless.protocol.errors import ErrorCode
+from echoless.protocol.records import iterate_records
 from echoless.protocol.state_records.group_keys import write_group_key
 from tests.coordinators.groups.shell import Shell
 
@@ -501,3 +505,37 @@ def test_metadata_and_assignments_are_described_while_the_group_is_stable(shell)
     described = shell.ask(DescribeGroup("g"))
     assert (described.state, described.protocol_name) == ("PreparingRebalance", "")
     assert {(one.metadata, one.assignment) for one in described.members} == {(b"", b"")}
+
+
+@pytest.mark.parametrize("retention_time_ms", [NO_RETENTION, DAY_MS])
+def test_prepared_offsets_are_stored_as_others_are(retention_time_ms: int) -> None:
+    """The records, and the batch that was made of them, are those that the coordinator makes itself."""
+    partitions = tuple(CommittedPartition("t", n, n, 3, "m" * n) for n in range(4))
+    request = commit_request(partitions=partitions, retention_time_ms=retention_time_ms)
+    usual, prepared = Shell(), Shell()
+    prepared.holds_appends = True
+    assert usual.ask(request).error_codes == (ErrorCode.NONE,) * 4
+    prepared.send(prepare(request, prepared.now.wall_ms))
+    (append,) = prepared.held
+    assert append.batch is not None
+    in_batch = [StateRecord(one.key or b"", one.value) for one in iterate_records(append.batch)]
+    prepared.commit()
+    assert prepared.log == usual.log == in_batch
+    assert fetched(prepared) == fetched(usual) == {("t", n): n for n in range(4)}
+
+
+def test_only_what_is_accepted_of_prepared_offsets_is_stored(shell: Shell) -> None:
+    """Metadata that is too long fails its partition alone; what fits no record prepares nothing."""
+    longest = shell.config.offset_metadata_max_bytes
+    partitions = (
+        CommittedPartition("t", 0, 1, 3, ""),
+        CommittedPartition("t", 1, 2, 3, "m" * (longest + 1)),
+    )
+    request = prepare(commit_request(partitions=partitions), shell.now.wall_ms)
+    assert request.prepared is not None
+    answer = shell.ask(request)
+    assert answer.error_codes == (ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE)
+    assert fetched(shell) == {("t", 0): 1}
+    assert len(shell.log) == 1
+    huge = commit_request(partitions=(CommittedPartition("t", 0, 1, 3, "m" * 40_000),))
+    assert prepare(huge, shell.now.wall_ms) is huge
