@@ -21,7 +21,7 @@ from echoless.broker.metadata.topic import TopicChanged, TopicEvent
 from echoless.broker.replication.peers import PeerError, Peers
 from echoless.broker.tree.node_tree import Cancel, NodeTree
 from echoless.broker.tree.refresher import Refresher
-from echoless.protocol.errors import DecodeError, KafkaError
+from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
 from echoless.protocol.native.replication import NoteTree, read_note_tree_answer
 
 if TYPE_CHECKING:
@@ -35,6 +35,10 @@ ANSWER_S: Final = 1.0
 ASKED_MAX: Final = 3
 ASKED_AGAIN_S: Final = 0.1
 _NO_EPOCH: Final = -1
+_TOO_OLD: Final = (
+    "broker %d is of an earlier release, and notes no producer ids: until it is upgraded it starts on an older copy of "
+    "the coordinator's data, which the brokers of this release refuse"
+)
 
 
 class TreeWatch:
@@ -60,6 +64,8 @@ class TreeWatch:
         self._on_old_copy = on_old_copy
         self._cancels: list[Cancel] = []
         self._has_new_epochs = False
+        self._too_old: set[int] = set()
+        """Brokers of earlier releases, of which that has been logged."""
         self._waiting: list[asyncio.Future[None]] = []
         """Wait for the end of the next round."""
         self._refresher = Refresher("what was seen of the coordinator", self._round)
@@ -119,11 +125,21 @@ class TreeWatch:
                 )
                 noted = read_note_tree_answer(answer)
             except (PeerError, KafkaError, DecodeError) as error:
-                logger.info("broker %d has not noted producer id %d: %s", broker_id, last_id, error)
+                self._log_silence(broker_id, last_id, error)
                 break
+            self._too_old.discard(broker_id)
             if noted >= last_id:
                 break
         return noted
+
+    def _log_silence(self, broker_id: int, last_id: int, error: Exception) -> None:
+        """Says why a broker has not noted an id; of a release that cannot note any, once."""
+        if isinstance(error, KafkaError) and error.code is ErrorCode.UNSUPPORTED_VERSION:
+            if broker_id not in self._too_old:
+                self._too_old.add(broker_id)
+                logger.warning(_TOO_OLD, broker_id)
+            return
+        logger.info("broker %d has not noted producer id %d: %s", broker_id, last_id, error)
 
     async def _compare(self, broker_id: int, seen: int) -> None:
         for _ in range(LAG_CHECKS_MAX):

@@ -9,6 +9,7 @@ from typing import Final
 
 import pytest
 
+from echoless.testkit.native import Native
 from tests.cli.command import Command
 from tests.support.cluster import Cluster
 from tests.support.echoless import SOURCES
@@ -125,4 +126,21 @@ def test_a_cluster_with_a_broker_that_knows_no_groups_has_none(
                 cluster.wait_until(lambda: bool(reader.committed), "the group has committed")
             assert reader.stored() == reader.committed
             reader.close()
+        check_log(cluster, orders)
+
+
+def test_a_broker_that_cannot_note_producer_ids_is_named(tmp_path: Path) -> None:
+    """A new broker beside those of 0.2.0 claims its block, says once of whom it is not certain, and disturbs them in nothing."""
+    with cluster_of(Release.V0_2, tmp_path) as cluster:
+        cluster.create_topic(ORDERS, 1)
+        with KeyedWriter(cluster.bootstrap, ORDERS, seed=1, records_per_s=RECORDS_PER_S) as orders:
+            roll(cluster, [1], SOURCES)
+            new = cluster.brokers[1]
+            assert Native(new.native_address).init_producer_id() >= 0
+            for old in (2, 3):
+                said = f"broker {old} is of an earlier release, and notes no producer ids"
+                cluster.wait_until(lambda said=said: said in new.process.log(), said)
+                assert new.process.log().count(said) == 1
+                assert "Traceback" not in cluster.brokers[old].process.log()
+            roll(cluster, [2, 3], SOURCES)
         check_log(cluster, orders)

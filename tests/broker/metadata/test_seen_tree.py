@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import logging
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +26,7 @@ from echoless.broker.metadata.seen_tree import SeenTree
 from echoless.broker.metadata.tree_mark import mark_path, raise_mark
 from echoless.broker.replication.peers import PeerError
 from echoless.broker.tree.node_tree import Node
+from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.storage.producer_id_checkpoint import SeenCounts
 from tests.fakes.memory_node_tree import MemoryTree, turns
 
@@ -90,6 +92,8 @@ class World:
         self.producers: dict[int, int] = {}
         """Who was given each id last, in this tree and those that it is a copy of."""
         self.producer_count = 0
+        self.old_releases: set[int] = set()
+        """Brokers that do not know `note_tree`."""
         self.copies: list[Any] = [copy.deepcopy((self.server.nodes, self.producers))]
         self.places = [Place(self, broker_id) for broker_id in range(BROKERS)]
 
@@ -102,6 +106,10 @@ class World:
         """Delivers `note_tree`."""
         del timeout_s
         place = self.places[broker_id]
+        if broker_id in self.old_releases and place.is_running:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION, "messages of type 'note_tree' are not known"
+            )
         if not place.is_running:
             raise PeerError("cannot be reached")
         noted = await place.watch.note(message["last_id"])
@@ -320,3 +328,24 @@ async def test_a_reading_that_a_claim_has_overtaken_shows_no_old_copy() -> None:
     go_on.set()
     await asyncio.gather(*overtaken)
     assert seen.last_id == seen.saved_last_id == last_id
+
+
+async def test_a_broker_of_an_earlier_release_is_not_waited_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Ids are handed out, and the others note them; one line says of whom they are not certain, and until when."""
+    world = World()
+    world.old_releases = {2}
+    await world.start_all(0)
+    with caplog.at_level(logging.INFO):
+        caplog.clear()
+        for _ in range(3):
+            await world.hand_out(0)
+            await world.hand_out(1)
+        said = [one for one in caplog.records if "broker 2" in one.getMessage()]
+    assert [one.levelno for one in said] == [logging.WARNING] * 2, "once by each of the others"
+    assert "is of an earlier release, and notes no producer ids" in said[0].getMessage()
+    first, second, _ = world.places
+    assert first.disk.last_id == second.disk.last_id
+    for place in world.places:
+        await place.stop()
