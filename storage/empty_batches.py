@@ -5,7 +5,12 @@ than its limits (librdkafka), so an answer begins at the first batch that has a 
 if there is none below the end does it hold the last empty batch, from which clients learn how far they have come.
 Behind a batch with records empty ones are left out: kafka-go takes what follows two of them for records.
 
-Invariant: a fetch answers without a record only if no batch with records ends at or below the readable end.
+A sparse batch may hold the fetched offset and no record from there on: kafka-go asks for the offset behind the last
+record, and would get that batch again and again. So an answer that would be this batch alone goes on into the next one
+that has records, beyond the limits if need be. Whether it is needed is not looked up: that takes opening the batch.
+
+Invariant: a fetch answers without a record from its offset on only if no batch with such a record ends at or below the
+readable end.
 
 A search ends after a bounded number of batches and says where the next one goes on. Called by `log.py`.
 """
@@ -29,6 +34,8 @@ _RECORD_COUNT: Final = slice(57, 61)
 _ZERO: Final = bytes(4)
 _EXTENT: Final = struct.Struct(">8xi45xi")
 """The length field and the number of records."""
+_OFFSETS: Final = struct.Struct(">qi11xi30xi")
+"""Base offset, the length field, last offset delta and the number of records."""
 
 
 class Passed(NamedTuple):
@@ -42,6 +49,22 @@ class Passed(NamedTuple):
 def begins_empty(batches: Buffer) -> bool:
     """Whether the first of these batches has no record; False if there is no batch."""
     return batches[_RECORD_COUNT] == _ZERO
+
+
+def may_end_before(batches: bytes, offset: int) -> int | None:
+    """The offset behind these batches if they are a single one whose records may all come before `offset`; else None."""
+    if not batches:
+        return None
+    base_offset, length, last_offset_delta, record_count = _OFFSETS.unpack_from(batches)
+    is_sparse = 0 < record_count <= last_offset_delta
+    if base_offset >= offset or not is_sparse or length + LOG_OVERHEAD < len(batches):
+        return None
+    return int(base_offset + last_offset_delta + 1)
+
+
+def with_records(batches: bytes) -> bytes:
+    """The batches that have records; none if the first has not."""
+    return b"" if begins_empty(batches) else without_empty(batches).batches
 
 
 class Sorted(NamedTuple):

@@ -23,7 +23,13 @@ from echoless.broker.records.fetch_parts import FetchParts
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.fetch import READ_COMMITTED, PartitionFetched, TopicFetched
 from echoless.protocol.fetch_request import FetchPartition, FetchRequest
-from echoless.storage.empty_batches import SORTED_MAX, begins_empty, without_empty
+from echoless.storage.empty_batches import (
+    SORTED_MAX,
+    begins_empty,
+    may_end_before,
+    with_records,
+    without_empty,
+)
 from echoless.storage.file_system import StorageError
 from echoless.storage.log import Log
 
@@ -175,6 +181,14 @@ class FetchPass:
         if log.config.is_compacted:
             records, count = without_empty(records)
             self._sorted += count
+            behind = may_end_before(records, offset)
+            if behind is not None and behind < end:
+                begin = self._passed_to if behind < self._passed_to < end else behind
+                passed = log.pass_empty(begin, end)
+                if not passed.is_over:
+                    self._passed_to = passed.offset
+                    return None
+                records += with_records(log.read(passed.offset, max(limit - len(records), 0), end))
         return records if len(records) <= limit or not self.size else b""
 
     @property

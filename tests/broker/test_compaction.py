@@ -183,6 +183,34 @@ async def test_an_answer_begins_at_a_batch_that_has_records(
         assert not await fetched(kafka, 60, 0)
 
 
+async def test_an_answer_goes_on_behind_a_batch_whose_records_may_come_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kafka-go asks for the offset behind the last record, which a sparse batch holds: the next record is there, too."""
+    monkeypatch.setattr("echoless.storage.empty_batches.BATCHES_MAX", 3)
+    async with in_process(tmp_path) as running, connected(running) as kafka:
+        await create_topic(kafka, "t", 2, COMPACT)
+        for keys in ([1, 9], [2, 9], *([9] for _ in range(20)), [3, 9], [9]):
+            batch = keyed_batch(pairs(*keys), producer_id=keys[0] + 100 * len(stored(running)))
+            assert (await produced(kafka, batch))[0] == ErrorCode.NONE
+            held(running).log.roll()
+        await cleaned(running, "t")
+        left = [offset for offset, _ in stored(running)]
+        assert left == [0, 2, 24, 26]
+        for offset in range(left[-1] + 1):
+            for bytes_max in (0, 100, 1 << 20):
+                headers = await fetched(kafka, offset, bytes_max)
+                assert all(header.record_count for header in headers)
+                reached = {
+                    record
+                    for h in headers
+                    for record in left
+                    if h.base_offset <= record <= h.last_offset
+                }
+                assert max(reached) >= offset, (offset, bytes_max)
+                assert bytes_max or len(headers) <= 2
+
+
 async def fetched(kafka: RawConnection, offset: int, bytes_max: int) -> list[BatchHeader]:
     """The batches that a client gets of t-0, which comes second, and of t-1, which has none."""
     partition = nested("fetch", 11, "FetchPartition")

@@ -31,12 +31,12 @@ def kafka(tmp_path: Path) -> Iterator[ApacheKafka]:
 @pytest.mark.slow
 async def test_every_family_reads_what_the_model_leaves(kafka: ApacheKafka, tmp_path: Path) -> None:
     """Each of eight shapes in two topics, and Java reads the same from Kafka."""
-    for number in (1, 2):
+    for number in (2, 5):
         directory = tmp_path / str(number)
         directory.mkdir()
         findings = await contest(kafka, 1, number, directory)
         assert not findings.problems, "\n".join(findings.problems)
-        assert findings.counts["records sent"] > 5 * findings.counts["records left"] > 0
+        assert findings.counts["records sent"] > 2 * findings.counts["records left"] > 0
 
 
 def test_a_shape_depends_on_its_seed_and_number_alone() -> None:
