@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 from echoless.broker.config.loading import Config
 from echoless.broker.replication.peers import PeerError
-from echoless.broker.tree.node_tree import CoordinationError
+from echoless.broker.tree.node_tree import CoordinationError, Node
 from echoless.broker.tree.nodes import Change
 from echoless.protocol.errors import KafkaError
 from echoless.storage.file_system import CorruptLogError, StorageError
@@ -175,6 +175,20 @@ class Cluster:
         node = self.server.nodes.get(state_path(spot))
         state: dict[str, Any] = {} if node is None else json.loads(node.data)
         return state
+
+    def begin_next_epoch(self, spot: Spot, leader: int | None = None) -> None:
+        """Raises the leader epoch, as a controller does: under the same leader, if it is registered, or another."""
+        nodes, state = self.server.nodes, self.state_of(spot)
+        path = state_path(spot)
+        before, epoch = nodes.get(path), nodes.get("/controller_epoch")
+        is_there = state and nodes.get(f"/brokers/ids/{state['leader']}") is not None
+        if self.server.is_down or before is None or epoch is None or not is_there:
+            return
+        state["controller_epoch"] = int(epoch.data)
+        state["leader_epoch"] += 1
+        state["leader"] = state["leader"] if leader is None else leader
+        data = json.dumps(state, separators=(",", ":")).encode()
+        self.server.apply([Change(path, Node(data, before.version + 1))])
 
     def run_for(self, duration_s: float, is_done: Callable[[], bool] | None = None) -> None:
         """Lets virtual time pass, until `is_done` at the latest."""

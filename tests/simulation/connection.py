@@ -26,6 +26,7 @@ from echoless.coordinators.groups.answers import GroupAnswer
 from echoless.coordinators.groups.requests import GroupRequest
 from echoless.protocol.framing import LENGTH_SIZE
 from echoless.protocol.native.codec import encode_message
+from tests.simulation.leads import Leads
 from tests.simulation.network import Channel, Network
 from tests.simulation.process import Process
 
@@ -50,6 +51,7 @@ class Service:
         self.node = node
         self.process = process
         self.broker = broker
+        self.leads = Leads(broker)
         self._exchange = Exchange(broker.services)
         self._observe = observe
         self._connection_count = 0

@@ -355,6 +355,13 @@ def reassign(cluster: Cluster, rng: Random) -> Undo:
     return NOTHING
 
 
+def lead_on(cluster: Cluster, rng: Random) -> Undo:
+    """Every leader begins another leader epoch, as at the end of a reassignment."""
+    for spot in cluster.spots:
+        cluster.server.process.later(rng.random(), cluster.begin_next_epoch, spot)
+    return NOTHING
+
+
 def recreate(cluster: Cluster, rng: Random) -> Undo:
     """A topic is deleted, and created again under the same name."""
     if not cluster.passing:
@@ -401,6 +408,7 @@ FAULTS: Final[dict[str, tuple[int, Fault]]] = {
     "delete records": (2, delete_some_records),
     "elect": (2, elect),
     "reassign": (2, reassign),
+    "lead on": (2, lead_on),
     "recreate": (2, recreate),
 }
 """How often each strikes, compared with the others."""

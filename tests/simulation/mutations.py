@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 from echoless.broker.cluster.member import ClusterMember
 from echoless.broker.controller import campaign
+from echoless.broker.metadata.node_data import NO_LEADER, LeaderAndIsr
 from echoless.broker.partitions.core.gap_patience import GapPatience
 from echoless.broker.partitions.core.in_sync_replicas import InSyncReplicas
 from echoless.broker.partitions.partition import Partition
@@ -172,6 +173,31 @@ def _gaps_at_once() -> Patches:
     return [patch.object(GapPatience, "may_be_on_its_way", lambda *_: False)]
 
 
+def _waits_end_with_the_epoch() -> Patches:
+    """A leader refuses what waits when it begins its next leader epoch."""
+    assume_role = Partition._assume_role
+
+    def assume(self: Partition, state: LeaderAndIsr) -> None:
+        self._lose_role()
+        assume_role(self, state)
+
+    return [patch.object(Partition, "_assume_role", assume)]
+
+
+def _waits_outlast_another_leader() -> Patches:
+    """Requests that wait for an offset wait on, whoever leads meanwhile."""
+
+    def lose(self: Partition) -> None:
+        self.leader_id = NO_LEADER
+        self.in_sync = self._gap_patience = None
+        self.waiters.wake_fetches()
+
+    return [
+        patch.object(Partition, "_lose_role", lose),
+        patch.object(Partition, "has_led_since", lambda *_: True),
+    ]
+
+
 def _no_controller_epoch_check() -> Patches:
     """A controller writes as if it were still in office."""
 
@@ -319,6 +345,8 @@ MUTATIONS: Final[dict[str, Callable[[], Patches]]] = {
     "deleted epochs compare": _deleted_epochs_compare,
     "gaps at once": _gaps_at_once,
     "no controller epoch check": _no_controller_epoch_check,
+    "waits end with the epoch": _waits_end_with_the_epoch,
+    "waits outlast another leader": _waits_outlast_another_leader,
 }
 
 

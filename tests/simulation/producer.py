@@ -5,6 +5,9 @@ new is sent until all that is in flight has its outcome; then everything without
 goes again, in order. So a leader that knows what was acknowledged has no reason to see a gap: a 45
 or 59 to a batch whose predecessors are all acknowledged is spurious (with acks=all).
 
+With acks=all, success for a batch is success for those before it on the connection that were answered with an error, as
+with librdkafka (IMPLICITACK in its log). After a 6 that is a finding, unless another broker may have led meanwhile.
+
 But now and then, as with librdkafka, batches overtake the one before them on the way to a new
 leader. That leader cannot know what is still in transit from the old one, so a 45 or 59 is spurious
 there, too.
@@ -25,12 +28,14 @@ from tests.simulation.clients import (
     NoAnswerError,
     error_code,
 )
-from tests.simulation.connection import ClientConnection
+from tests.simulation.connection import ClientConnection, Service
+from tests.simulation.leads import Mark
 from tests.simulation.observations import SentBatch, Spot
 from tests.support.raw_batches import plain_batch
 
 ACKS_ALL: Final = -1
 IN_FLIGHT_MAX: Final = 5
+NOT_LEADER: Final = 6
 OUT_OF_ORDER: Final = 45
 REPEAT: Final = 46
 UNKNOWN_PRODUCER: Final = 59
@@ -109,6 +114,8 @@ class Lane:
     async def _send_round(self, connection: ClientConnection) -> bool:
         """Sends and waits, as long as all goes well. False: something has to go again."""
         waiting: deque[tuple[SentBatch, asyncio.Future[dict[str, Any]], bool]] = deque()
+        refused: list[SentBatch] = []
+        begun = connection.service.leads.mark(self.spot)
         is_fine = True
         position = 0
         while True:
@@ -126,6 +133,10 @@ class Lane:
                 raise
             if is_fine := self._judge(batch, answer, connection, is_first=is_first) and is_fine:
                 position -= 1
+            elif batch.acknowledged_at is None:
+                refused.append(batch)
+            elif self.acks == ACKS_ALL:
+                self._take_implicit(refused, connection.service, begun)
 
     def _may_overtake(self, node: str) -> bool:
         """Whether batches are in transit to another broker, and none ever was to this one."""
@@ -213,6 +224,20 @@ class Lane:
         batch.acknowledged_at, batch.offset = self._now(), offset
         if batch in self._left:
             self._left.remove(batch)
+
+    def _take_implicit(self, refused: list[SentBatch], service: Service, begun: Mark) -> None:
+        """Takes the refused batches for stored, as a later one is that was sent over the connection since `begun`."""
+        observations = self.client.observations
+        for batch in refused:
+            at, node, code = batch.attempts[-1]
+            self._acknowledge(batch, -1)
+            observations.more_counts[f"answered {code}, taken for stored"] += 1
+            if code == NOT_LEADER and service.leads.leads_on(self.spot, begun):
+                observations.find(
+                    f"{self.client.name} batch {batch.number} for {self.spot} was refused with 6 at {at:.3f} by {node}, "
+                    f"which leads on, and has stored the batch after it"
+                )
+        refused.clear()
 
     def _take_gap(self, batch: SentBatch, code: int, node: str, *, is_first: bool) -> None:
         """Handles a gap.

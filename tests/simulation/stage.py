@@ -216,6 +216,12 @@ class Stage:
         node = self.server.nodes.get("/controller")
         return node is None or self.controller not in machines
 
+    def elect(self, machine: Machine) -> None:
+        """Has a machine in sync lead in the next leader epoch; returns when it does."""
+        epoch, partition = self.state["leader_epoch"] + 1, self.partition(machine)
+        self.cluster.begin_next_epoch(SPOT, machine.broker_id)
+        self.until(lambda: partition.is_leader and partition.leader_epoch == epoch)
+
     def depose(self, machine: Machine) -> Machine:
         """Frees the office, until another machine has taken it; that machine."""
         while self.controller is machine:

@@ -22,6 +22,7 @@ FOUND_BY_HISTORIES: dict[str, tuple[str, ...] | None] = {
     "no session fence": ("cut from coordinator", "pause", "isolate"),
     "shrunken isr counts": ("isolate",),
     "gaps at once": None,
+    "waits end with the epoch": ("lead on", "weather", "lead on", "slow disk"),
 }
 """Random histories find these soon, among faults of all kinds (None) or of these kinds."""
 
@@ -62,6 +63,8 @@ FOUND_BY_SCENARIOS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "windows are cleaned away": (compaction.a_fresh_replica_of_a_cleaned_log_leads, "a repeat was"),
     "last batches are cleaned away": (compaction.segments_end_in_holes, "refuses to start"),
     "no controller epoch check": (isolation.an_old_controller_writes_late, "another epoch"),
+    "waits end with the epoch": (failover.a_leader_leads_on, "refused with"),
+    "waits outlast another leader": (failover.a_leader_leads_again, "lost"),
 }
 """The scenario, and a word of what the checkers say."""
 

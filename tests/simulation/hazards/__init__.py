@@ -1,4 +1,4 @@
-"""The eighteen hazards of replication, each a scenario: what has bitten real systems, played on purpose.
+"""The nineteen hazards of replication, each a scenario: what has bitten real systems, played on purpose.
 
 Each scenario is a function that answers with the promises that were broken: none, unless something
 has been taken out of the code under test (`mutations.py`).
@@ -42,6 +42,7 @@ HAZARDS: Final[dict[int, tuple[Scenario, ...]]] = {
     16: (isolation.messages_come_minutes_late, isolation.a_fetch_of_an_earlier_life),
     17: (operators.an_old_copy_of_the_tree, operators.a_copy_that_another_broker_has_used),
     18: (operators.a_clock_is_days_ahead,),
+    19: (failover.a_leader_leads_on, failover.a_leader_leads_again),
 }
 """Numbered; `docs/replication.md` ("What can go wrong") explains each."""
 

@@ -1,4 +1,4 @@
-"""Leaders change, logs lose their ends: hazards 1, 5, 6, 7, 8 and 9."""
+"""Leaders change, logs lose their ends: hazards 1, 5, 6, 7, 8, 9 and 19."""
 
 from __future__ import annotations
 
@@ -249,4 +249,48 @@ def a_batch_overtakes_another() -> list[str]:
         stage.until(hasty.done)
         assert hasty.result() == ErrorCode.NOT_LEADER_OR_FOLLOWER, "it was called a gap"
         stage.until(lambda: all(one.acknowledged_at is not None for one in batches))
+        return stage.findings()
+
+
+def a_leader_leads_on() -> list[str]:
+    """19. The next epoch has the same leader while batches wait for replicas: a 6 would be taken for success."""
+    with Stage(replica_lag_time_max_ms=20_000) as stage:
+        producer = stage.producer()
+        stage.consumer()
+        producer.send(1)
+        leader, followers = stage.leader, stage.followers
+        for follower in followers:
+            stage.cut(leader, follower)
+        batches = producer.begin(3)
+        stage.until(lambda: stage.end_of(leader) == 4)
+        for _ in range(2):
+            stage.elect(leader)
+        for follower in followers:
+            stage.mend(leader, follower)
+        stage.until(lambda: all(one.acknowledged_at is not None for one in batches))
+        codes = {code for one in batches for _, _, code in one.attempts}
+        assert ErrorCode.NOT_LEADER_OR_FOLLOWER not in codes, f"refused with {codes}"
+        return stage.findings()
+
+
+def a_leader_leads_again() -> list[str]:
+    """19. Another broker leads in between, and has other records where the batch was that waits."""
+    with Stage(replica_lag_time_max_ms=20_000) as stage:
+        producer = stage.producer()
+        stage.consumer()
+        producer.send(1)
+        leader, followers = stage.leader, stage.followers
+        for follower in followers:
+            stage.cut(leader, follower)
+        (batch,) = producer.begin(1)
+        stage.until(lambda: stage.end_of(leader) == 2)
+        stage.elect(followers[0])
+        stage.until(lambda: not stage.partition(leader).is_leader)
+        stage.cut(producer.client.name, followers[0])
+        for follower in followers:
+            stage.mend(leader, follower)
+        stage.producer("q").send(1)
+        stage.elect(leader)
+        stage.mend(producer.client.name, followers[0])
+        stage.until(lambda: batch.acknowledged_at is not None)
         return stage.findings()
