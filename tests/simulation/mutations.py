@@ -215,7 +215,7 @@ def _zombie_coordinators_answer() -> Patches:
 def _commits_are_answered_early() -> Patches:
     """An append of a coordinator counts as soon as it is in the leader's log."""
 
-    def answer(self: Appends, tokens: list[int], _next_offset: int) -> None:
+    def answer(self: Appends, tokens: list[int], *_: int) -> None:
         for token in tokens:
             self._outcomes.committed(token)
 
