@@ -82,12 +82,14 @@ def _whole_lines(path: Path) -> Sequence[str]:
 class Application(Program):
     """A Java application, started from its main class."""
 
-    def __init__(self, directory: Path, main_class: str, *arguments: str) -> None:
-        require("applications")
+    def __init__(
+        self, directory: Path, main_class: str, *arguments: str, jars: Path = JARS
+    ) -> None:
+        require("applications" if jars is JARS else "streams-4")
         super().__init__(
             directory,
             *("java", *_JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"),
-            *("-cp", f"{JARS}/*", main_class, *arguments),
+            *("-cp", f"{jars}/*", main_class, *arguments),
         )
 
 

@@ -3,38 +3,56 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from tests.support.tool import Tool, run
 
-JARS: Final = Path(__file__).parents[2] / ".cache" / "applications"
-_JAVA: Final = Path(__file__).parent / "java"
-_STAMP: Final = JARS / "built-from"
+_HERE: Final = Path(__file__).parent
+_CACHE: Final = _HERE.parents[1] / ".cache"
+JARS: Final = _CACHE / "applications"
+STREAMS_4_JARS: Final = _CACHE / "streams-4"
 
 
-def _sources() -> str:
-    paths = sorted(path for path in _JAVA.rglob("*") if path.is_file())
+def _sources(project: Path) -> str:
+    paths = sorted(path for path in project.rglob("*") if path.is_file())
     return "\n".join(path.read_text() for path in paths)
 
 
-def _is_present() -> bool:
-    return _STAMP.exists() and _STAMP.read_text() == _sources()
+def _is_present(project: Path, jars: Path) -> bool:
+    stamp = jars / "built-from"
+    return stamp.exists() and stamp.read_text() == _sources(project)
 
 
-def _prepare() -> None:
-    shutil.rmtree(JARS, ignore_errors=True)
-    JARS.mkdir(parents=True)
-    run(["mvn", "-q", "-B", "-f", str(_JAVA / "pom.xml"), "package", f"-Doutput={JARS}"])
-    _STAMP.write_text(_sources())
+def _prepare(project: Path, jars: Path) -> None:
+    shutil.rmtree(jars, ignore_errors=True)
+    jars.mkdir(parents=True)
+    run(["mvn", "-q", "-B", "-f", str(project / "pom.xml"), "package", f"-Doutput={jars}"])
+    (jars / "built-from").write_text(_sources(project))
+
+
+def _built(name: str, used_by: str, project: Path, jars: Path) -> Tool:
+    return Tool(
+        name=name,
+        used_by=used_by,
+        is_present=partial(_is_present, project, jars),
+        prepare=partial(_prepare, project, jars),
+        needs=("java", "mvn"),
+    )
 
 
 TOOLS: Final = (
-    Tool(
-        name="applications",
-        used_by="Kafka Connect, Kafka Streams and Kafka's tools as users of groups",
-        is_present=_is_present,
-        prepare=_prepare,
-        needs=("java", "mvn"),
+    _built(
+        "applications",
+        "Kafka Connect, Kafka Streams and Kafka's tools as users of groups",
+        _HERE / "java",
+        JARS,
+    ),
+    _built(
+        "streams-4",
+        "Kafka Streams 4, whose group protocol is not served",
+        _HERE / "streams-4",
+        STREAMS_4_JARS,
     ),
 )
