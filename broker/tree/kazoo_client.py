@@ -20,12 +20,13 @@ import contextlib
 import functools
 import logging
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 
 from echoless.broker.threads import OutOfThreadsError, start_thread
+from echoless.broker.tree.kazoo_batches import MultiRead, SetWatches
 from echoless.broker.tree.kazoo_errors import is_unforeseen, translated
 from echoless.broker.tree.kazoo_thread import DirectHandler, Kazoo, ProblemLog
 from echoless.broker.tree.node_tree import (
@@ -159,6 +160,16 @@ class ZooKeeperClient:
     def get(self, path: str) -> asyncio.Future[tuple[bytes | None, Any]]:
         """Reads the data and the statistics."""
         return self._ask(path, self._kazoo.get_async)
+
+    def get_many(self, paths: Sequence[str]) -> asyncio.Future[list[Any]]:
+        """Reads the same of `PATHS_MAX` nodes at most; an exception for each that cannot be read."""
+        request = MultiRead([self._full_path(path) for path in paths])
+        return self._ask(ROOT, lambda _: self._kazoo.ask(request))
+
+    def set_watches(self, watches: Mapping[str, Fired]) -> asyncio.Future[bool]:
+        """Watches `PATHS_MAX` nodes at most; a watch of one that does not exist fires at once."""
+        watchers = {self._full_path(path): self._watcher(fired) for path, fired in watches.items()}
+        return self._ask(ROOT, lambda _: self._kazoo.ask(SetWatches(watchers)))
 
     def exists(self, path: str, fired: Fired) -> asyncio.Future[Any]:
         """Reads the statistics, or None; watches the node."""

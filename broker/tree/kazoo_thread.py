@@ -25,6 +25,7 @@ from kazoo.protocol.states import Callback
 from kazoo.security import CREATOR_ALL_ACL
 
 from echoless.broker.config.security import EndpointIdentification
+from echoless.broker.tree.kazoo_batches import MultiRead, SetWatches
 
 if TYPE_CHECKING:
     from echoless.broker.config.loading import Config
@@ -93,6 +94,12 @@ class Kazoo(KazooClient):
         """When the present session was asked for, by the monotonic clock."""
         return self._connection.session_asked_at
 
+    def ask(self, request: MultiRead | SetWatches) -> Any:
+        """Sends a request that kazoo does not have; returns kazoo's result of it, to come."""
+        result = self.handler.async_result()
+        self._call(request, result)
+        return result
+
     def end(self) -> None:
         """Ends the session and the thread, and waits for both."""
         if self.expire():
@@ -123,6 +130,13 @@ class _Connection(ConnectionHandler):
         ):  # logged by then, and reported as the end of the session
             super().zk_loop()
         self.client.thread_ended()
+
+    def _submit(self, request: Any, timeout: float, xid: int | None = None) -> None:
+        if isinstance(request, SetWatches):
+            # In the thread that hands out events, which takes watchers out of there.
+            for path, watcher in request.watchers.items():
+                self.client._data_watchers[path].add(watcher)  # noqa: SLF001
+        super()._submit(request, timeout, xid)
 
     def _connect(self, host: str, hostip: str, port: int) -> Any:
         """Raises `SessionExpiredError` also if this session can never go on, because the server's data is older."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from echoless.broker.essential_task import reported_task
@@ -28,6 +28,8 @@ from echoless.broker.tree.watches import Listeners
 Fired = Callable[[], None]
 Arm = Callable[[str, Fired], Awaitable[None]]
 """Sets a one-shot watch on a path; it calls the same `Fired` once, on the event loop."""
+ArmMany = Callable[[Mapping[str, Fired]], Awaitable[None]]
+"""Sets many; it may call those that it cannot set, which are then armed one by one."""
 
 ARMING_INFLIGHT_MAX: Final = 50
 """Watches that are armed at the same time after a reconnection."""
@@ -38,8 +40,13 @@ _log = logging.getLogger(__name__)
 class OneShotWatches:
     """The watches of one kind: of nodes, or of their children."""
 
-    def __init__(self, arm: Arm) -> None:
+    def __init__(self, arm: Arm, arm_many: ArmMany | None = None) -> None:
+        """`arm_many`: for the watches that are asked for in one step of the loop."""
         self._arm = arm
+        self._arm_many = arm_many
+        self._gathered: dict[str, Fired] = {}
+        """Watches to arm, and the task that does it in the next step of the loop."""
+        self._gathering: asyncio.Future[None] | None = None
         self._watched: dict[str, _Watched] = {}
         self._rearming: set[asyncio.Task[None]] = set()
 
@@ -50,11 +57,30 @@ class OneShotWatches:
             watched = self._watched[path] = _Watched(path, self._fired)
         cancel = watched.listeners.add(callback)
         try:
-            await self._arm(path, watched.fired)
+            if self._arm_many is None:
+                await self._arm(path, watched.fired)
+            else:
+                await self._arm_with_others(path, watched.fired)
         except BaseException:
             cancel()
             raise
         return cancel
+
+    async def _arm_with_others(self, path: str, fired: Fired) -> None:
+        """Arms the watch together with those of all others that ask in the same step of the loop."""
+        if self._gathering is None:
+            self._gathering = asyncio.ensure_future(self._arm_gathered())
+        self._gathered[path] = fired
+        await asyncio.shield(self._gathering)
+
+    async def _arm_gathered(self) -> None:
+        await asyncio.sleep(0)
+        watches, self._gathered, self._gathering = self._gathered, {}, None
+        if self._arm_many is not None and len(watches) > 1:
+            await self._arm_many(watches)
+        else:
+            for path, fired in watches.items():
+                await self._arm(path, fired)
 
     async def restore(self) -> None:
         """Arms every watch on a new connection and notifies it, since changes may have been missed.
@@ -66,8 +92,16 @@ class OneShotWatches:
                 del self._watched[watched.path]
         left = list(self._watched.values())
         while left:
-            await asyncio.gather(*map(self._arm_again_and_notify, left[:ARMING_INFLIGHT_MAX]))
-            del left[:ARMING_INFLIGHT_MAX]
+            some, left = left[:ARMING_INFLIGHT_MAX], left[ARMING_INFLIGHT_MAX:]
+            if self._arm_many is None:
+                await asyncio.gather(*map(self._arm_again_and_notify, some))
+                continue
+            try:
+                await self._arm_many({watched.path: watched.fired for watched in some})
+            except ConnectionLostError:
+                return  # the next connection begins anew
+            for watched in some:
+                watched.listeners.notify(watched.path)
 
     def _fired(self, watched: _Watched) -> None:
         if watched.listeners:

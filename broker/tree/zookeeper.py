@@ -22,13 +22,16 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from echoless.broker.essential_task import reported_task
 from echoless.broker.threads import OutOfThreadsError
+from echoless.broker.tree.kazoo_batches import PATHS_MAX
 from echoless.broker.tree.kazoo_client import ConnectionCallbacks, GrantedSession, ZooKeeperClient
-from echoless.broker.tree.kazoo_errors import error_in
+from echoless.broker.tree.kazoo_errors import error_in, translated
 from echoless.broker.tree.node_tree import (
     ANY_VERSION,
     Cancel,
@@ -50,6 +53,8 @@ if TYPE_CHECKING:
 
 REQUESTS_INFLIGHT_MAX: Final = 100
 """Any more would only wait in kazoo, whose queue blocks the event loop from about 280 on."""
+BATCH_MIN: Final = 4
+"""Nodes that are read in one request; fewer are asked for one by one."""
 ANSWER_SHARE: Final = 2 / 3
 """Share of the session timeout that an answer may take."""
 
@@ -76,7 +81,7 @@ class ZooKeeperNodeTree:
         self._session_state = SessionState.LOST
         self._session_listeners: Listeners[SessionState] = Listeners()
         self._was_connected = asyncio.Event()
-        self._node_watches = OneShotWatches(self._arm_node)
+        self._node_watches = OneShotWatches(self._arm_node, self._arm_nodes)
         self._child_watches = OneShotWatches(self._arm_children)
         self._slots = asyncio.Semaphore(REQUESTS_INFLIGHT_MAX)
         self._restoring: asyncio.Task[None] | None = None
@@ -124,11 +129,20 @@ class ZooKeeperNodeTree:
         return asyncio.get_running_loop().time() - age_s
 
     async def read(self, path: str) -> Node:
-        data, stat = await self._call(path, lambda: self._client.get(path))
-        return Node(data or b"", stat.version, stat.ephemeralOwner)
+        return _to_node(*await self._call(path, lambda: self._client.get(path)))
 
     async def read_many(self, paths: Sequence[str]) -> list[Node | None]:
-        return list(await asyncio.gather(*map(self._read_if_there, paths)))
+        if len(paths) < BATCH_MIN:
+            return list(await asyncio.gather(*map(self._read_if_there, paths)))
+        for path in paths:
+            check_path(path)
+        self._check_session()
+        found = await asyncio.gather(*map(self._read_batch, _batches(paths)))
+        return list(chain.from_iterable(found))
+
+    async def _read_batch(self, paths: Sequence[str]) -> list[Node | None]:
+        results = await self._request(lambda: self._client.get_many(paths))
+        return [_node(path, result) for path, result in zip(paths, results, strict=True)]
 
     async def children(self, path: str) -> list[str]:
         names = await self._call(path, lambda: self._client.children(path))
@@ -210,6 +224,17 @@ class ZooKeeperNodeTree:
     async def _arm_node(self, path: str, fired: Fired) -> None:
         await self._request(lambda: self._client.exists(path, fired))
 
+    async def _arm_nodes(self, watches: Mapping[str, Fired]) -> None:
+        """Arms many at once; those of nodes that do not exist fire, and are then armed alone."""
+        await asyncio.gather(
+            *(
+                self._request(
+                    partial(self._client.set_watches, {path: watches[path] for path in some})
+                )
+                for some in _batches([*watches])
+            )
+        )
+
     async def _arm_children(self, path: str, fired: Fired) -> None:
         """Arms the watch of a node's children, or of its existence while it is missing."""
         is_armed = False
@@ -273,3 +298,21 @@ class ZooKeeperNodeTree:
         if self._session_state is not state:
             self._session_state = state
             self._session_listeners.notify(state)
+
+
+def _batches(paths: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (paths[start : start + PATHS_MAX] for start in range(0, len(paths), PATHS_MAX))
+
+
+def _to_node(data: bytes | None, stat: Any) -> Node:
+    return Node(data or b"", stat.version, stat.ephemeralOwner)
+
+
+def _node(path: str, result: Any) -> Node | None:
+    """One result of a batch; None: there is no such node. Raises `CoordinationError`."""
+    if not isinstance(result, Exception):
+        return _to_node(*result)
+    error = translated(path, result)
+    if isinstance(error, NoNodeError):
+        return None
+    raise error
