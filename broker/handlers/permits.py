@@ -8,12 +8,13 @@ things out, or whose rows are denied with different codes, asks in its handler (
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from echoless.broker.handlers.request_topics import topics_of
+from echoless.broker.handlers.request_topics import topics_of, without
 from echoless.broker.network.denial import Denial
 from echoless.broker.network.request import Request
-from echoless.broker.network.turns import work_in_turns
+from echoless.broker.network.turns import for_client, work_in_turns
 from echoless.protocol.acl import CLUSTER_NAME, AclOperation, ResourceType
 from echoless.protocol.errors import ErrorCode, KafkaError
 
@@ -73,6 +74,12 @@ class Judged:
         self.is_any_allowed = False
         self.ids: set[Any] = set()
         """The ids among the names, of topics that exist."""
+        self.rest: Any = None
+        """The request without the refused topics, if it has others."""
+
+    def is_refused(self, topic: Any, _partition: int) -> bool:
+        """Whether a topic is refused, as the request names it."""
+        return topic in self.refused
 
     def judge(self, keys: Iterable[Any], rights: Rights, services: Services) -> Iterator[None]:
         """Decides about a topic at a time, by name or id."""
@@ -89,7 +96,10 @@ class Judged:
 
 
 async def judge_in_turns(permit: Permit, request: Request, services: Services) -> None:
-    """Decides, some at a time, about the topics of a long request; the permit finds the decisions in `request.judged`."""
+    """Decides, some at a time, about the topics of a long request; the permit finds the decisions in `request.judged`.
+
+    The refused topics are taken out of it beside the event loop.
+    """
     access = services.access
     if access is None:
         return
@@ -97,6 +107,9 @@ async def judge_in_turns(permit: Permit, request: Request, services: Services) -
     if judged.operation is not None:
         keys = (key for key, _, _ in topics_of(request.body))
         await work_in_turns(judged.judge(keys, access.rights(request.peer), services))
+        if judged.refused and judged.is_any_allowed:
+            work = partial(without, request.body, judged.is_refused)
+            judged.rest = await for_client(request.peer.host, work)
 
 
 asked_by_handler = everyone
@@ -159,6 +172,8 @@ def denied_topics(
     An unknown id is not denied: the handler says that it is unknown. Decisions in `judged` are taken from there.
     """
     if judged is not None and judged.operation is operation:
+        if judged.refused and judged.is_any_allowed:
+            return Denial(DENIED_TOPIC[operation], judged.is_refused)
         return _denial(operation, judged.refused or None, is_any_allowed=judged.is_any_allowed)
     allowed = rights.allowed(operation, ResourceType.TOPIC)
     refused: set[Any] | None = None

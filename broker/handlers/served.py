@@ -75,9 +75,17 @@ class Served(NamedTuple):
         field = listed_topics_field(request.body)
         if self.rows is None or (field is None and self.names is Names.PARTITIONS):
             return self.refuse_whole(refusal, services)
-        if request.judged is not None and self.api.name not in _ORDERED:
+        judged = request.judged
+        if (
+            judged is not None
+            and judged.rest is not None
+            and refusal.is_refused == judged.is_refused
+        ):
+            rest = judged.rest
+        elif judged is not None and self.api.name not in _ORDERED:
             return self._rest_in_thread(refusal, services, handle)
-        rest = without(request.body, refusal.is_refused)
+        else:
+            rest = without(request.body, refusal.is_refused)
         return self._handle_rest(rest, refusal, services, handle)
 
     async def _rest_in_thread(
@@ -106,6 +114,9 @@ class Served(NamedTuple):
     def _merged(self, outcome: Outcome, refusal: Refusal, services: Services) -> Outcome:
         if not isinstance(outcome, bytes) and isinstance(outcome, Awaitable):
             return needing_as_much(outcome, self._merged_later(outcome, refusal, services))
+        if self.rows is not None and refusal.request.judged is not None:
+            work = partial(self._refuse_and_merge, outcome, refusal, services)
+            return for_client(refusal.request.peer.host, work)
         refused = self.refuse(refusal, services)
         if self.rows is None:
             return refused

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,17 @@ import pytest
 from echoless.broker.authorization.access import Rights
 from echoless.broker.config.names import AllowFaults, Authorizer
 from echoless.broker.faults.rule import read_rules
+from echoless.broker.handlers import permits, served
 from echoless.broker.handlers.apis import API_BY_NAME
 from echoless.broker.handlers.loaded import load
 from echoless.broker.handlers.permits import closed
+from echoless.broker.handlers.request_topics import without
 from echoless.broker.metadata.topic import NewTopic
 from echoless.broker.native.exchange import HANDLERS
 from echoless.broker.native.permits import PERMITS
-from echoless.protocol.acl import AclOperation
+from echoless.protocol.acl import AclOperation, ResourceType
 from echoless.protocol.errors import ErrorCode
+from tests.broker.handlers.one_group import GROUP, commit_request, committed, created
 from tests.support.acls import AclEditor
 from tests.support.in_process import Running, in_process
 from tests.support.kio_requests import smallest_request
@@ -201,3 +205,30 @@ async def test_a_long_request_is_judged_like_a_short_one(
     unknown = {name: {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} for name in more}
     expected = {OPEN: {0}, SECRET: {DENIED}}
     assert codes == {name: expected[name] for name in named} | unknown
+
+
+async def test_refused_rows_of_a_long_commit_are_taken_out_beside_the_loop(
+    kafka: RawConnection, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And in its place: a commit behind it on the connection counts, one that it would overtake does not."""
+    acls = AclEditor(running.broker.access)
+    await acls.allow(AclOperation.ALL, GROUP, resource_type=ResourceType.GROUP)
+    await created(kafka)
+    is_on_loop: list[bool] = []
+
+    def noted(*arguments: Any) -> Any:
+        is_on_loop.append(threading.current_thread() is threading.main_thread())
+        return without(*arguments)
+
+    for module in (permits, served):
+        monkeypatch.setattr(module, "without", noted)
+    long = {(OPEN, 0): 1} | {(SECRET, index): 1 for index in range(2000)}
+    kafka.send_request(commit_request(long))
+    kafka.send_request(commit_request({(OPEN, 0): 2}))
+    answer = await kafka.receive_response("offset_commit", 9)
+    codes = {topic.name: {row.error_code for row in topic.partitions} for topic in answer.topics}
+    assert codes == {OPEN: {0}, SECRET: {DENIED}}
+    assert sum(len(topic.partitions) for topic in answer.topics) == len(long)
+    await kafka.receive_response("offset_commit", 9)
+    assert is_on_loop == [False]
+    assert [row[2] for row in await committed(kafka, None)] == [2]
