@@ -18,13 +18,14 @@ from echoless.broker.native.exchange import Exchange
 from echoless.broker.network.promise import Promise
 from echoless.broker.network.request import Peer
 from echoless.protocol.native.codec import encode_message
-from echoless.protocol.native.replication import ReplicaFetch, ReplicaWanted
+from echoless.protocol.native.replica_session import NamedRow, SessionFetch
+from echoless.protocol.native.replication import ReplicaWanted
 from tests.broker.partitions.led import Led
 
 if TYPE_CHECKING:
     from echoless.broker.services import Services
 
-RECORDED: Final = 95
+RECORDED: Final = 109
 """At the last count."""
 _FOLLOWER: Final = 2
 _BROKER_EPOCH: Final = 7
@@ -60,23 +61,25 @@ def _services(led: Led) -> Services:
         access=None,
         quotas=SimpleNamespace(limits=None),
         partitions=SimpleNamespace(find=lambda _topic, _index: led.partition),
+        cluster=SimpleNamespace(registered_epoch=lambda _: _BROKER_EPOCH, brokers=(1, _FOLLOWER)),
         stopping=asyncio.Event(),
     )
     return cast("Services", parts)
 
 
 def _frame(led: Led, number: int) -> bytes:
-    """The follower's fetch of everything from record `number` on."""
+    """The follower's message `number` of its session, which says that it has as many records."""
     partition = led.partition
     last_epoch = _LEADER_EPOCH if number else -1
     wanted = ReplicaWanted("orders", partition.topic_id, 0, _LEADER_EPOCH, number, last_epoch)
-    message = ReplicaFetch(
+    message = SessionFetch(
         broker_id=_FOLLOWER,
         broker_epoch=_BROKER_EPOCH,
         max_wait_ms=500,
-        min_bytes=1,
         bytes_max=1_000_000,
-        partitions=[wanted],
+        session=1,
+        session_epoch=number,
+        named=[NamedRow(0, wanted)],
     )
     return encode_message({**message.to_message(), "correlation_id": number})
 

@@ -132,6 +132,7 @@ class Housekeeping:
             log.retire_old_segments(self._clock.deletion_ms(), partition.high_watermark)
             if log.log_start_offset != start:
                 partition.waiters.data.wake()
+                partition.waiters.note_progress()
             if log.awaits_flush:  # no append may follow: what expires has to be flushed
                 partition.mark_dirty()
             # A slice at a time, with requests in between.

@@ -21,13 +21,14 @@ from echoless.broker.records.in_flight import ACKS_NONE
 from echoless.protocol.acl import AclOperation
 from echoless.protocol.errors import KafkaError
 from echoless.protocol.framing import Frame
-from echoless.protocol.native import messages, replication
+from echoless.protocol.native import messages, replica_session, replication
 
 if TYPE_CHECKING:
     from echoless.broker.services import Services
 
 _READERS: Final = {
-    "replica_fetch": replication.ReplicaFetch.read,
+    "replica_fetch": replica_session.read_replica_fetch,
+    "replica_wake": replica_session.ReplicaWake.read,
     **{name: read for name, (read, _) in HANDLERS.items()},
 }
 _NO_CORRELATION: Final = 0
@@ -103,7 +104,7 @@ class NativeRequests:
                 yield with_batch(message.topic, message.partition, message.batch)
             case messages.Metadata():
                 yield from map(Part, message.topics or self._services.registry.topics)
-            case replication.ReplicaFetch() | messages.LeasePid():
+            case replication.ReplicaFetch() | replica_session.SessionFetch() | messages.LeasePid():
                 for wanted in message.partitions:
                     yield Part(wanted.topic, wanted.partition)
             case messages.CreateTopic() | replication.AwaitTopic():

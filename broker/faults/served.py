@@ -19,6 +19,7 @@ _NATIVE_NAMES: Final = {
     "producer_state": Names.PARTITIONS,
     "lease_pid": Names.PARTITIONS,
     "replica_fetch": Names.PARTITIONS,
+    "replica_wake": Names.NOTHING,
     "replica_snapshot": Names.PARTITIONS,
     "await_topic": Names.TOPICS,
     "note_tree": Names.NOTHING,
@@ -42,7 +43,14 @@ ABOUT_ACLS: Final = frozenset({"describe_acls", "create_acls", "delete_acls"})
 """Requests that a broker without an authorizer refuses anyway."""
 
 BETWEEN_BROKERS: Final = frozenset(
-    {"replica_fetch", "replica_snapshot", "await_topic", "note_tree", "admin_read"}
+    {
+        "replica_fetch",
+        "replica_wake",
+        "replica_snapshot",
+        "await_topic",
+        "note_tree",
+        "admin_read",
+    }
 )
 """Messages that only a rule naming them, a freeze or a cut link affects."""
 

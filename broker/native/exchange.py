@@ -50,10 +50,12 @@ from echoless.protocol.known.replica_fetch import (
     READ_AT_ONCE_BYTES,
     read_usual_replica_fetch,
 )
+from echoless.protocol.known.replica_session import SESSION_BEGINNING, read_usual_session_fetch
 from echoless.protocol.native import messages, replication
 from echoless.protocol.native.admin_read import AdminRead
 from echoless.protocol.native.codec import locate_fields
 from echoless.protocol.native.fields import Fields
+from echoless.protocol.native.replica_session import ReplicaWake, read_replica_fetch
 from echoless.protocol.produce import PartitionProduced
 
 if TYPE_CHECKING:
@@ -78,7 +80,7 @@ HANDLERS: Final[Handlers] = {
     "note_tree": (replication.NoteTree.read, note_tree.handle),
     "admin_read": (AdminRead.read, admin_read.handle),
 }
-"""All handlers except replica_fetch's, which keeps state between messages: whose turn it is."""
+"""All handlers except those of replica_fetch and replica_wake, which keep state between messages."""
 
 KAFKA_NAMES: Final = {"create_topic": "create_topics"}
 """Messages that are an API of the Kafka port by another name."""
@@ -86,6 +88,12 @@ _UNREADABLE: Final = "error"
 """The type of an answer to something that is not a message, or whose type is unknown."""
 _PRODUCE: Final = "produce"
 _REPLICA_FETCH: Final = "replica_fetch"
+_REPLICA_WAKE: Final = "replica_wake"
+_USUAL: Final[Mapping[bytes, Callable[[Frame], tuple[int, Any] | None]]] = {
+    BEGINNING: read_usual_replica_fetch,
+    SESSION_BEGINNING: read_usual_session_fetch,
+}
+"""Readers of fetches as followers send them, by the first bytes of these."""
 _MANY_ROWS: Final = frozenset({_REPLICA_FETCH})
 """Messages that may have thousands of rows; the fields of all others are small, or records."""
 _INT64_MIN: Final = -(2**63)
@@ -97,8 +105,12 @@ class Exchange:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        replica_fetch = (replication.ReplicaFetch.read, ReplicaFetches().handle)
-        self.handlers: Handlers = {**HANDLERS, _REPLICA_FETCH: replica_fetch}
+        fetches = ReplicaFetches()
+        self.handlers: Handlers = {
+            **HANDLERS,
+            _REPLICA_FETCH: (read_replica_fetch, fetches.handle),
+            _REPLICA_WAKE: (ReplicaWake.read, fetches.handle_wake),
+        }
         self._counters = {name: f"native_{name}" for name in self.handlers}
 
     def answer(self, frame: Frame, peer: Peer) -> Dispatched:
@@ -129,8 +141,9 @@ class Exchange:
 
     def _read(self, frame: Frame, head: dict[str, Any], peer: Peer) -> Any:
         """The message; or its fields, if it has so many rows that they are read in a thread."""
-        if frame[:BEGINNING_SIZE] == BEGINNING:
-            usual = read_usual_replica_fetch(frame)
+        read_usual = _USUAL.get(bytes(frame[:BEGINNING_SIZE]))
+        if read_usual is not None:
+            usual = read_usual(frame)
             if usual is not None:
                 head["type"] = _REPLICA_FETCH
                 head["correlation_id"], message = usual

@@ -12,10 +12,12 @@ from echoless.broker.network.request import NoResponse
 from echoless.protocol.errors import KafkaError
 from echoless.protocol.framing import frame_length
 from echoless.protocol.native.codec import encode_message, encode_message_in_buffers
-from echoless.protocol.native.replica_fetch_answer import ReplicaFetchAnswer
+from echoless.protocol.native.replica_fetch_answer import ReplicaFetchAnswer, SessionAnswer
 from echoless.protocol.produce import PartitionProduced
 
-AnswerFields = Mapping[str, Any] | PartitionProduced | ReplicaFetchAnswer | NoResponse
+AnswerFields = (
+    Mapping[str, Any] | PartitionProduced | ReplicaFetchAnswer | SessionAnswer | NoResponse
+)
 """The answer of a handler: fields by their names, the row of a batch that is stored, or the rows of a follower's fetch."""
 _WITH_BATCHES: Final = frozenset({"fetch"})
 """Messages whose answers carry batches as they are stored."""
@@ -40,7 +42,7 @@ def framed(head: Mapping[str, Any], answer: AnswerFields) -> Buffers | None:
         return None
     if isinstance(answer, PartitionProduced):
         return (encode_acknowledged(head["correlation_id"], answer),)
-    if isinstance(answer, ReplicaFetchAnswer):
+    if isinstance(answer, ReplicaFetchAnswer | SessionAnswer):
         packed = answer.packed(head["correlation_id"])
         return (frame_length(sum(map(len, packed))), *packed)
     fields = {**head, **SUCCESS, **answer}

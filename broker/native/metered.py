@@ -18,7 +18,7 @@ from echoless.broker.network.request import NoResponse, Peer, needing_as_much
 from echoless.broker.records.in_flight import ACKS_NONE
 from echoless.protocol.errors import KafkaError
 from echoless.protocol.native.messages import Fetch, Produce
-from echoless.protocol.native.replica_fetch_answer import ReplicaFetchAnswer
+from echoless.protocol.native.replica_fetch_answer import ReplicaFetchAnswer, SessionAnswer
 from echoless.protocol.produce import PartitionProduced
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 NOT_COUNTED: Final = frozenset(
     {
-        *("hello", "sasl", "replica_fetch", "replica_snapshot"),
+        *("hello", "sasl", "replica_fetch", "replica_wake", "replica_snapshot"),
         *("await_topic", "note_tree", "admin_read"),
     }
 )
@@ -99,7 +99,7 @@ class _Use(NamedTuple):
 
     def counted(self, answer: AnswerFields) -> AnswerFields:
         """The answer as it leaves; what a fetch took is counted."""
-        if isinstance(answer, NoResponse | ReplicaFetchAnswer):
+        if isinstance(answer, NoResponse | ReplicaFetchAnswer | SessionAnswer):
             return answer
         if (
             self.is_fetch

@@ -94,4 +94,5 @@ PERMITS: Final[Mapping[str, Permit]] = {
     "note_tree": _between_brokers,
     "admin_read": _between_brokers,
     "replica_fetch": _between_brokers,
+    "replica_wake": _between_brokers,
 }

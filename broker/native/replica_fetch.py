@@ -1,5 +1,8 @@
 """`replica_fetch`: a follower's long poll for batches of the partitions that it follows here.
 
+Followers open sessions, and fetch by difference (`replica_session.py`); those of earlier releases name all partitions each
+time, and are answered as follows.
+
 Answers at once when `min_bytes` are available, when a partition has an error or a divergence, or when
 `max_wait_ms` is 0; otherwise waits for appends, at most that long. Reading a partition also tells it
 how far the follower has come, so every partition is read, even if no bytes are left to send.
@@ -20,13 +23,16 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 from functools import partial
 from typing import TYPE_CHECKING
 
+from echoless.broker.native.framed import AnswerFields
 from echoless.broker.native.replica_pass import ReplicaPass, Turn, turn_of
+from echoless.broker.native.replica_session import ReplicaSessions
 from echoless.broker.network.promise import Promise
 from echoless.broker.network.request import Peer
 from echoless.broker.network.turns import ROWS_PER_TURN, work_in_turns
 from echoless.broker.partitions.partition import Partition
 from echoless.broker.records.deadlines import Deadlines
 from echoless.protocol.native.replica_fetch_answer import ReplicaFetchAnswer
+from echoless.protocol.native.replica_session import ReplicaWake, SessionFetch
 from echoless.protocol.native.replication import ReplicaFetch
 
 if TYPE_CHECKING:
@@ -87,14 +93,17 @@ class ReplicaFetches:
     """Answers the fetches of all followers."""
 
     def __init__(self) -> None:
+        self.sessions = ReplicaSessions()
         self._turns: dict[int, Turn] = {}
         """Broker id of a follower -> the partition to read first in its next fetch."""
         self._deadlines = Deadlines()
 
     def handle(
-        self, message: ReplicaFetch, _peer: Peer, services: Services
-    ) -> ReplicaFetchAnswer | Awaitable[ReplicaFetchAnswer]:
-        """The available batches, at once or after a wait."""
+        self, message: ReplicaFetch | SessionFetch, _peer: Peer, services: Services
+    ) -> AnswerFields | Awaitable[AnswerFields]:
+        """The available batches, at once or after a wait. Raises `KafkaError` if the session is not the present one."""
+        if isinstance(message, SessionFetch):
+            return self.sessions.handle(message, services)
         if len(message.partitions) > ROWS_PER_TURN:
             return self._answer_in_turns(services, message)
         read = self._read(services, message)
@@ -105,6 +114,12 @@ class ReplicaFetches:
         watched = read.partitions
         answer = partial(self._answer, services, message, watched)
         return _Wait(answer, watched.values(), self._deadlines, message.max_wait_ms / 1000)
+
+    def handle_wake(
+        self, message: ReplicaWake, _peer: Peer, _services: Services
+    ) -> AnswerFields | Awaitable[AnswerFields]:
+        """Ends the wait of a session."""
+        return self.sessions.wake(message)
 
     def _answer(
         self, services: Services, message: ReplicaFetch, watched: Mapping[int, Partition]

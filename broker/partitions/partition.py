@@ -159,12 +159,16 @@ class Partition:
         elif self.in_sync is not None:
             self.in_sync.settle(state.isr)
             self.advance_high_watermark()
+            # A follower that has caught up, and has nothing more to say, may join only now.
+            self._fencing.isr_may_change(self)
 
     def _change_replicas(self, replicas: tuple[int, ...]) -> None:
         if replicas != self.replicas:
             self.replicas = replicas
             if self.in_sync is not None:
                 self.in_sync.change_replicas(replicas, _now_s())
+                self.waiters.append.wake()  # what a removed follower said does not count any more
+                self._fencing.isr_may_change(self)
 
     def _assume_role(self, state: LeaderAndIsr) -> None:
         is_named = state.leader == self._broker_id
@@ -295,6 +299,8 @@ class Partition:
                 waiters.commit.reached(committed)
             if waiters.data:
                 waiters.data.wake()
+            if waiters.progress:
+                waiters.note_progress()
 
     @changes_state
     def advance_log_start(self, offset: int) -> None:
@@ -306,6 +312,7 @@ class Partition:
             )
         self.log.advance_log_start(offset)
         self.waiters.data.wake()
+        self.waiters.note_progress()
 
     # --- followers ---
 
@@ -324,6 +331,13 @@ class Partition:
         except Exception as error:
             check_outcome(Partition.note_fetch, error)
             raise
+
+    def note_silence(
+        self, broker_id: int, broker_epoch: int, leader_epoch: int, offset: int, heard_s: float
+    ) -> None:
+        """Notes that a follower was heard at `heard_s`, and had everything then, up to `offset`."""
+        if self.in_sync is not None and self.leader_epoch == leader_epoch:
+            self.in_sync.note_silence(broker_id, broker_epoch, offset, heard_s)
 
     def mark_dirty(self) -> None:
         """Has the log flushed: it was appended to by replication, rolled, or found unflushed."""

@@ -2,7 +2,7 @@
 
 `Waiters` holds all of one partition. Produce requests wait until an offset is reached
 (`OffsetWaiters`, the lowest first); fetches of consumers and followers wait for the next event
-(`EventWaiters`) and then look again.
+(`EventWaiters`) and then look again. What a follower waits for is one of these, or a row of its session.
 """
 
 from __future__ import annotations
@@ -115,10 +115,17 @@ class EventWaiters(dict[EventWaiter, None]):
                 waiter.set_result(None)
 
 
+class ProgressWaiter(Protocol):
+    """Waits for the high watermark or the log start to move."""
+
+    def note_progress(self) -> None:
+        """Called in the middle of the event, an append for instance: it may only take note."""
+
+
 class Waiters:
     """All requests that wait on one partition."""
 
-    __slots__ = ("append", "commit", "data", "flush")
+    __slots__ = ("append", "commit", "data", "flush", "progress")
 
     def __init__(self) -> None:
         self.commit = OffsetWaiters()
@@ -131,7 +138,9 @@ class Waiters:
         self.data = EventWaiters()
         """Consumers' fetches that wait for the high watermark to move."""
         self.append = EventWaiters()
-        """Followers' fetches that wait for an append."""
+        """Followers' fetches, and rows of their sessions, that wait for an append or a change of the role."""
+        self.progress: dict[ProgressWaiter, None] = {}
+        """Rows of followers' sessions that know the present high watermark and log start. A dictionary as a set."""
 
     def abandon(self, waiter: OffsetWaiter, *, by_all: bool) -> None:
         """Drops a waiter of `commit` (`by_all`) or of `flush`: the client no longer waits for it."""
@@ -142,6 +151,13 @@ class Waiters:
         self.commit.fail(error)
         self.flush.fail(error)
         self.wake_fetches()
+
+    def note_progress(self) -> None:
+        """Notes that the high watermark or the log start has moved: followers learn of it with their next answer."""
+        waiters = list(self.progress)
+        self.progress.clear()
+        for waiter in waiters:
+            waiter.note_progress()
 
     def wake_fetches(self) -> None:
         """Lets the fetches of consumers and of followers look again."""

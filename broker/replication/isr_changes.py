@@ -30,6 +30,10 @@ logger = logging.getLogger(__name__)
 limited: Final = RetryLog(logger)
 
 
+RETRY_S: Final = 0.5
+"""Pause before a change that could not be made is considered again."""
+
+
 class IsrChanges:
     """Keeps the ISR of every partition that this broker leads as it should be."""
 
@@ -117,20 +121,27 @@ class IsrChanges:
     async def _change(self, partition: Partition) -> None:
         try:
             if not await self._write(partition):
-                return  # considered again when brokers come or go, and from time to time
+                self._consider_later(partition)
+                return
         except MultiFailedError:
             logger.info("%s: another change was faster; its state was read again", partition.name)
         except ConnectionLostError as error:
             message = "%s: a change of the ISR may be in force: %s"
             limited.log(logging.WARNING, COORDINATOR, message, partition.name, error)
-            return  # tried again by the next look at all partitions
+            self._consider_later(partition)
+            return
         except CoordinationError as error:
             message = "%s: no change of the ISR: %s"
             limited.log(logging.ERROR, COORDINATOR, message, partition.name, error)
+            self._consider_later(partition)
             return
         finally:
             del self._changes[partition.name]
         self.consider(partition)
+
+    def _consider_later(self, partition: Partition) -> None:
+        """Considers it again soon: a follower that has caught up says nothing more that would have it considered."""
+        asyncio.get_running_loop().call_later(RETRY_S, self.consider, partition)
 
     async def _write(self, partition: Partition) -> bool:
         """Writes the ISR; False if, by the state as it is known, there was nothing to write."""

@@ -113,4 +113,6 @@ class TcpPeers:
 def _kind(message: Mapping[str, Any]) -> str:
     """Messages of one kind wait for each other's answers."""
     kind: str = message["type"]
+    if kind == "replica_wake":
+        return "replica_fetch"  # whose wait it ends: in order, it cannot come before that begins
     return f"{kind} {message['name']}" if kind == ADMIN_READ else kind

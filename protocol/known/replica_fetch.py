@@ -61,7 +61,7 @@ def read_usual_replica_fetch(frame: Frame) -> tuple[int, ReplicaFetch] | None:
         _, broker_id, broker_epoch, max_wait_ms, min_bytes, bytes_max, rows, number = _fields(
             fields
         )
-        partitions = [_read_row(row) for row in rows]
+        partitions = [read_row(row) for row in rows]
     except (msgpack.UnpackException, ValueError, KeyError, TypeError):
         return None
     if (
@@ -80,7 +80,7 @@ def read_usual_replica_fetch(frame: Frame) -> tuple[int, ReplicaFetch] | None:
     return None
 
 
-def _read_row(row: Any) -> ReplicaWanted:
+def read_row(row: Any) -> ReplicaWanted:
     """One partition. Raises `ValueError`, `KeyError` or `TypeError` if it is not as it should be."""
     topic, topic_id, partition, leader_epoch, offset, last_epoch = _row_fields(row)
     if (

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import msgpack
 
 from echoless.protocol.native.codec import PACKED_BYTES_MAX
+from echoless.protocol.native.replica_session import SESSION, FetchedRow
 from echoless.protocol.native.replication import ReplicaFetched
 
 _TYPE: Final = "replica_fetch"
@@ -23,12 +24,19 @@ _SUCCEEDED: Final = b"".join(
     )
 )
 _ERROR: Final = b"\x85" + msgpack.packb("error") + b"\xd1"
+_NUMBER: Final = b"\x86" + msgpack.packb("number") + b"\xd3"
+_ERROR_OF_ROW: Final = _ERROR[1:]
 _HIGH_WATERMARK: Final = msgpack.packb("high_watermark") + b"\xd3"
 _LOG_START: Final = msgpack.packb("log_start_offset") + b"\xd3"
 _BATCHES: Final = msgpack.packb("diverging") + b"\xc0" + msgpack.packb("batches") + b"\xc6"
 _pack_row: Final = struct.Struct(
     f">{len(_ERROR)}sh{len(_HIGH_WATERMARK)}sq{len(_LOG_START)}sq{len(_BATCHES)}sI"
 ).pack
+_pack_numbered: Final = struct.Struct(
+    f">{len(_NUMBER)}sq{len(_ERROR_OF_ROW)}sh{len(_HIGH_WATERMARK)}sq{len(_LOG_START)}sq{len(_BATCHES)}sI"
+).pack
+_SESSION_HEAD: Final = b"\x85" + _HEAD[1:]
+_SESSION: Final = msgpack.packb(SESSION)
 _ARRAY: Final = struct.Struct(">BI")
 
 
@@ -51,6 +59,40 @@ class ReplicaFetchAnswer(NamedTuple):
             packed.append(
                 _pack_row(
                     *(_ERROR, error, _HIGH_WATERMARK, high_watermark),
+                    *(_LOG_START, log_start_offset, _BATCHES, size),
+                )
+            )
+            if size > PACKED_BYTES_MAX:
+                buffers += (b"".join(packed), batches)
+                packed = []
+            else:
+                packed.append(batches)
+        buffers.append(b"".join(packed))
+        return tuple(buffers)
+
+
+class SessionAnswer(NamedTuple):
+    """The rows of an answer in a session."""
+
+    session: int
+    rows: Sequence[FetchedRow]
+
+    def packed(self, correlation_id: int | None) -> tuple[bytes, ...]:
+        """The bytes of the answer, as `ReplicaFetchAnswer.packed` returns them."""
+        packed = [
+            *(_SESSION_HEAD, msgpack.packb(correlation_id), _SESSION, msgpack.packb(self.session)),
+            *(_SUCCEEDED, _ARRAY.pack(0xDD, len(self.rows))),
+        ]
+        buffers: list[bytes] = []
+        for number, one in self.rows:
+            error, high_watermark, log_start_offset, diverging, batches = one
+            if diverging is not None:
+                packed.append(msgpack.packb({"number": number, **one.to_entry()}))
+                continue
+            size = len(batches)
+            packed.append(
+                _pack_numbered(
+                    *(_NUMBER, number, _ERROR_OF_ROW, error, _HIGH_WATERMARK, high_watermark),
                     *(_LOG_START, log_start_offset, _BATCHES, size),
                 )
             )

@@ -178,7 +178,7 @@ def read_replica_fetch_answer(
     answer: Mapping[str, Any], wanted: Sequence[ReplicaWanted]
 ) -> list[ReplicaFetched]:
     """One result for each of `wanted`, in that order. Raises `KafkaError`, `DecodeError`."""
-    entries = _succeeded(answer).array("partitions", len(wanted))
+    entries = succeeded(answer).array("partitions", len(wanted))
     return [ReplicaFetched.read(*numbered) for numbered in enumerate(entries)]
 
 
@@ -246,7 +246,7 @@ def read_replica_snapshot_answer(
     answer: Mapping[str, Any], wanted: ReplicaSnapshot
 ) -> SnapshotPiece:
     """The requested piece. Raises `KafkaError`, `DecodeError`."""
-    fields = _succeeded(answer)
+    fields = succeeded(answer)
     piece = SnapshotPiece(
         offset=fields.integer("offset"),
         size=fields.integer("size"),
@@ -292,7 +292,7 @@ class AwaitTopic:
 
 def read_await_topic_answer(answer: Mapping[str, Any]) -> None:
     """Raises `KafkaError` (REQUEST_TIMED_OUT: the broker does not know it yet), `DecodeError`."""
-    _succeeded(answer)
+    succeeded(answer)
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -312,12 +312,12 @@ class NoteTree:
 
 def read_note_tree_answer(answer: Mapping[str, Any]) -> int:
     """The last id of the newest block that the other broker has noted. Raises `KafkaError`, `DecodeError`."""
-    return _succeeded(answer).integer("last_id", -1, 2**63 - 1)
+    return succeeded(answer).integer("last_id", -1, 2**63 - 1)
 
 
 def read_clock_of_hello(answer: Mapping[str, Any]) -> int | None:
     """The other broker's clock in ms; None if it does not say. Raises `KafkaError`, `DecodeError`."""
-    fields = _succeeded(answer)
+    fields = succeeded(answer)
     if "clock_ms" not in answer:
         return None
     clock_ms = fields.integer("clock_ms", UNKNOWN_CLOCK)
@@ -342,7 +342,8 @@ def error_code(number: int) -> ErrorCode:
         return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def _succeeded(answer: Mapping[str, Any]) -> Answer:
+def succeeded(answer: Mapping[str, Any]) -> Answer:
+    """The fields of an answer without an error. Raises `KafkaError`, `DecodeError`."""
     error = read_error(answer)
     if error is not None:
         raise error

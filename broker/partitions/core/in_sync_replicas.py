@@ -44,6 +44,13 @@ class FollowerProgress:
         self.fetched_s = now_s
         self.leader_end_at_fetch = leader_end_offset
 
+    def note_silence(self, offset: int, heard_s: float) -> None:
+        """The follower was heard at `heard_s`, when the leader's log ended at `offset`, and had said that it has that."""
+        if heard_s >= self.fetched_s and self.log_end_offset >= offset:
+            self.caught_up_s = max(self.caught_up_s, heard_s)
+            self.fetched_s = heard_s
+            self.leader_end_at_fetch = offset
+
 
 class InSyncReplicas:
     """The followers of one partition during one leader epoch, and its ISR."""
@@ -98,6 +105,15 @@ class InSyncReplicas:
             follower = FollowerProgress(follower.caught_up_s, broker_epoch)
             self._followers[broker_id] = follower
         follower.note_fetch(offset, leader_end_offset, now_s)
+
+    def note_silence(self, broker_id: int, broker_epoch: int, offset: int, heard_s: float) -> None:
+        """Notes what a fetch from `offset` at `heard_s` would have said, which the follower's silence says as well.
+
+        Called before anything changes that: an append, the end of its session.
+        """
+        follower = self._followers.get(broker_id)
+        if follower is not None and follower.broker_epoch == broker_epoch:
+            follower.note_silence(offset, heard_s)
 
     def log_end_offset(self, broker_id: int) -> int:
         """The follower's known log end offset; -1 before its first fetch in this epoch."""

@@ -104,6 +104,7 @@ async def test_topics(native: NativeConnection, running: Running, acls: AclEdito
     ("type_", "fields"),
     [
         ("replica_fetch", {"broker_id": 2, "broker_epoch": 1, "partitions": []}),
+        ("replica_wake", {"broker_id": 2, "session": 1}),
         (
             "replica_snapshot",
             {**PLACE, "broker_id": 2, "topic_id": uuid.UUID(int=7).bytes, "leader_epoch": 0},

@@ -152,7 +152,7 @@ def test_a_sentence_is_one_line() -> None:
 def test_rules_know_every_request_that_is_served() -> None:
     """The names that a rule can match are those of both ports."""
     kafka = set(API_BY_NAME)
-    native = {*NATIVE_HANDLERS, "replica_fetch"} - {"create_topic"}
+    native = {*NATIVE_HANDLERS, "replica_fetch", "replica_wake"} - {"create_topic"}
     assert set(served.APIS) == kafka | native
 
 

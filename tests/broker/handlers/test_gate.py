@@ -182,7 +182,7 @@ def _recording(asked: list[str], method: Any) -> Any:
 
 def test_every_native_message_has_a_permit() -> None:
     """One that is forgotten would fail at its first request."""
-    assert PERMITS.keys() == {*HANDLERS, "replica_fetch"}
+    assert PERMITS.keys() == {*HANDLERS, "replica_fetch", "replica_wake"}
 
 
 @pytest.mark.parametrize("named", [(OPEN, SECRET), (SECRET,)])

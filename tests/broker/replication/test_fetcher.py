@@ -261,7 +261,7 @@ async def test_a_follower_that_lacks_a_descriptor_holds_up_no_other(
     await turns()
     assert other.log.log_end_offset == 1
     assert following.failures == [lack]
-    assert list(following.fetcher._backs_off_until_s) == ["orders-0"]
+    assert [one.partition.name for one in following.fetcher._followed._paused] == ["orders-0"]
     assert len(leader.topics) == 2
     await following.end()
 
@@ -292,8 +292,9 @@ async def test_a_change_that_fails_at_the_start_of_a_follower_holds_up_no_other(
     one = following.partition.log
     batch = make_batch()
     one.append(batch, read_header(batch), 0, NOW_MS)
-    (follower,) = following.fetcher._followers.values()
+    (follower,) = following.fetcher._followed.to_name
     follower.restart_bootstrap()
+    following.fetcher._followed.ask(follower)
 
     async def fail_half_way(_fetcher: Fetcher, _follower: Follower) -> None:
         one.failure = OutOfDescriptorsError("orders-0", "the test says so")

@@ -61,6 +61,14 @@ def _produce(values: Values) -> dict[str, Any]:
     }
 
 
+def _in_session(v: Values) -> dict[str, Any]:
+    return {
+        "session": abs(v.integer("session", 64)),
+        "session_epoch": v.rng.choice((0, 1, 2)),
+        "forgotten": [v.integer("forgotten", 64)],
+    }
+
+
 def _replica_partition(values: Values) -> dict[str, Any]:
     return {
         **_partition(values),
@@ -68,6 +76,7 @@ def _replica_partition(values: Values) -> dict[str, Any]:
         "leader_epoch": abs(values.integer("leader_epoch", 16)),
         "offset": abs(values.integer("offset", 32)),
         "last_epoch": values.integer("last_epoch", 16),
+        "number": abs(values.integer("number", 32)),
     }
 
 
@@ -100,6 +109,11 @@ _MESSAGES: dict[str, _Fields] = {
         "max_wait_ms": 0,
         "min_bytes": 0,
         "partitions": [_replica_partition(v) for _ in range(v.rng.randint(0, 2))],
+        **(_in_session(v) if v.rng.random() < 0.5 else {}),
+    },
+    "replica_wake": lambda v: {
+        "broker_id": v.rng.choice((0, 1, 2)),
+        "session": abs(v.integer("session", 64)),
     },
     "replica_snapshot": lambda v: {
         "broker_id": 1,
