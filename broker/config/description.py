@@ -89,7 +89,7 @@ class AlterableNames(NamedTuple):
 
     known: Mapping[str, TopicSetting | Setting]
     validated: Callable[[Mapping[str, str | None]], dict[str, str]]
-    """Values in stored form. Raises `KafkaError` INVALID_CONFIG."""
+    """Values in stored form. Raises `KafkaError`."""
 
 
 OF_TOPICS: Final = AlterableNames(topic_settings(), validated)
@@ -151,8 +151,8 @@ def altered(
 ) -> dict[str, str]:
     """The values that a resource has set, after IncrementalAlterConfigs.
 
-    Raises `KafkaError`: INVALID_CONFIG as `validated` does, INVALID_REQUEST if a name is changed
-    twice.
+    Raises `KafkaError` as `names.validated` does, INVALID_CONFIG for a list that is none, INVALID_REQUEST if a name
+    is changed twice.
     """
     result = dict(overrides)
     seen: set[str] = set()

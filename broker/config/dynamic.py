@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from echoless.broker.config.contradictions import contradiction
 from echoless.broker.config.kafka_names import FIXED, OF_ADDRESSES, SAME_AS
@@ -76,6 +76,11 @@ DYNAMIC_BY_NAME: Final[Mapping[str, Setting]] = {
 """The same, with their metadata, by the name that is stored."""
 
 
+def known_as(name: str) -> str:
+    """The stored name of what a client calls so, whether there is such a setting or not."""
+    return stored_name(SAME_AS.get(name, name.replace(".", "_")))
+
+
 def named(name: str) -> str:
     """The stored name of a setting that can change, whichever of its names a client uses.
 
@@ -83,7 +88,7 @@ def named(name: str) -> str:
     """
     ours = SAME_AS.get(name, name.replace(".", "_"))
     if ours in DYNAMIC:
-        return stored_name(ours)
+        return known_as(name)
     if ours in settings() or name in FIXED or name in OF_ADDRESSES:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
@@ -96,15 +101,18 @@ def named(name: str) -> str:
 
 
 def validated(values: Mapping[str, str | None]) -> dict[str, str]:
-    """Values of stored names, in stored form: plain numbers, no units. Raises `KafkaError` INVALID_CONFIG."""
+    """Values of stored names, in stored form: plain numbers, no units.
+
+    Raises `KafkaError` INVALID_REQUEST, as Kafka for brokers; for topics it is INVALID_CONFIG.
+    """
     found = {}
     for name, text in values.items():
         if text is None:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name}: a null value sets nothing")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for: {name}")
         try:
             found[name] = canonical(DYNAMIC_BY_NAME[name].kind.read(text))
         except ValueError as error:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} {error}") from error
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} {error}") from error
     return found
 
 
@@ -121,17 +129,21 @@ class DynamicConfig:
         """Values for this broker alone."""
 
     def check(self, of_all: Mapping[str, str], own: Mapping[str, str]) -> None:
-        """Raises `KafkaError` INVALID_CONFIG if the values contradict each other or what the broker was started with."""
-        found = contradiction(replace(self.config, **self._in_force(of_all, own)))
+        """Raises `KafkaError` INVALID_REQUEST if the values contradict each other or what the broker was started with."""
+        values = self._in_force(_readable(of_all).values, _readable(own).values)
+        found = contradiction(replace(self.config, **values))
         if found is not None:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, found.problem)
+            raise KafkaError(ErrorCode.INVALID_REQUEST, found.problem)
 
     def apply(self, of_all: Mapping[str, str], own: Mapping[str, str]) -> frozenset[str]:
         """Brings what is stored into force; returns the names in `Config` whose values changed.
 
         What this broker cannot apply is left out, and logged.
         """
-        of_all, own = _readable(of_all), _readable(own)
+        read_of_all, read_own = _readable(of_all), _readable(own)
+        for name, problem in {**read_of_all.problems, **read_own.problems}.items():
+            _warn(name, problem)
+        of_all, own = read_of_all.values, read_own.values
         found = contradiction(replace(self.config, **self._in_force(of_all, own)))
         if found is not None:
             _warn(found.problem.partition(":")[0], found.problem)
@@ -153,14 +165,21 @@ class DynamicConfig:
         return values
 
 
-def _readable(stored: Mapping[str, str]) -> dict[str, str]:
-    """The values of a node that this broker can apply: another release, or Apache Kafka, may have written it."""
-    found: dict[str, str] = {}
+class _Readable(NamedTuple):
+    """The values of a node that this broker can apply; why not, for the others, by the name that is stored."""
+
+    values: dict[str, str]
+    problems: dict[str, str]
+
+
+def _readable(stored: Mapping[str, str]) -> _Readable:
+    """Another release, or Apache Kafka, may have written the node."""
+    found = _Readable({}, {})
     for name, text in stored.items():
         try:
-            found |= validated({named(name): text})
+            found.values.update(validated({named(name): text}))
         except KafkaError as error:
-            _warn(name, error.message)
+            found.problems[name] = error.message
     return found
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from echoless.broker.config.description import OF_BROKERS, Alteration, AlterOperation, altered
-from echoless.broker.config.dynamic import named
+from echoless.broker.config.dynamic import known_as, named
 from echoless.broker.config.internal_topics import check_allowed
 from echoless.broker.config.topic import check_in_force
 from echoless.broker.handlers import permits
@@ -99,17 +99,17 @@ def _altered(
 
 
 def _altered_settings(stored: Mapping[str, str], changes: Sequence[Alteration]) -> dict[str, str]:
-    """The settings after the changes. A stored name that this broker does not know can be deleted: another release wrote it."""
-    return altered(
-        stored,
-        [
-            change
-            if change.operation is AlterOperation.DELETE and change.name in stored
-            else change._replace(name=named(change.name))
-            for change in changes
-        ],
-        OF_BROKERS,
-    )
+    """The settings after the changes, by their stored names.
+
+    Any name can be deleted, as in Kafka: another release may have stored one that this broker does not know.
+    """
+
+    def by_stored_name(change: Alteration) -> Alteration:
+        if change.operation is not AlterOperation.DELETE:
+            return change._replace(name=named(change.name))
+        return change if change.name in stored else change._replace(name=known_as(change.name))
+
+    return altered(stored, map(by_stored_name, changes), OF_BROKERS)
 
 
 def _alteration(config: Any) -> Alteration:

@@ -91,7 +91,7 @@ class BrokerSettings:
     async def alter(self, *, of_all: bool, edit: Edit, validate_only: bool) -> None:
         """Lets `edit` make another map of the settings of all brokers, or of this one, and puts it into force.
 
-        Raises `KafkaError`: what `edit` raises, INVALID_CONFIG if the new values contradict each other.
+        Raises `KafkaError`: what `edit` raises, INVALID_REQUEST if the new values contradict each other.
         """
 
         def change(stored: dict[str, str]) -> None:

@@ -49,7 +49,7 @@ def test_a_value_that_cannot_be_read_is_refused_by_name(text: str | None) -> Non
     """The message says what the setting takes."""
     with pytest.raises(KafkaError, match=RETENTION) as caught:
         validated({RETENTION: text})
-    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
 def test_a_brokers_own_value_precedes_that_for_all_and_the_one_it_was_started_with() -> None:
@@ -127,4 +127,4 @@ def test_values_that_contradict_the_others_are_refused() -> None:
     dynamic.check({}, {"message.max.bytes": "2000"})
     with pytest.raises(KafkaError, match="takes at most request_size_max") as caught:
         dynamic.check({}, {"message.max.bytes": "2001"})
-    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    assert caught.value.code is ErrorCode.INVALID_REQUEST

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+from echoless.broker.handlers.config_resource import ConfigResourceType
 from tests.broker.handlers.test_alter_configs import replace
 from tests.broker.handlers.test_alter_partition_reassignments import reassign
 from tests.broker.handlers.test_create_partitions import extend
@@ -46,6 +47,7 @@ async def transcript(kafka: RawConnection) -> list[str]:
             _topics,
             _partitions,
             _configs,
+            _settings,
             _records,
             _epochs,
             _fetches,
@@ -131,6 +133,46 @@ async def _partitions(kafka: RawConnection) -> AsyncIterator[str]:
         yield _line("extend plain twice", row)
     for row in await extend(kafka, ("adm-plain", 9, None), validate_only=True):
         yield _line("validate plain", row)
+
+
+async def _settings(kafka: RawConnection) -> AsyncIterator[str]:
+    """Settings of brokers, which are as they were at the end."""
+    name = "log.cleaner.backoff.ms"
+    for broker in ("1", ""):
+        for changes in (
+            [(name, SET, "20000")],
+            [(name, SET, "soon")],
+            [("log.segment.bytes", SET, "1")],
+            [(name, SET, None)],
+            [(name, APPEND, "1")],
+            [("log.cleanup.policy", APPEND, "compact")],
+            [("log.cleanup.policy", DELETE, None)],
+            [(name, SET, "20000"), (name, SET, "20001")],
+            [(name, 9, "1")],
+            [("log.dirs", SET, "/x")],
+            [("log.dirs", SET, "/x"), (name, SET, "20000")],
+            [("log.dirs", DELETE, None)],
+            [("nonsense", SET, "1")],
+            [("nonsense", DELETE, None)],
+            [("log.retention.ms", DELETE, None)],
+            [],
+        ):
+            for validate_only in (True, False):
+                for row in await alter(
+                    kafka, (BROKER, broker, changes), validate_only=validate_only
+                ):
+                    yield _line(f"alter broker {broker!r} {changes} {validate_only}", row)
+        row = await describe(kafka, BROKER, broker, [name], include_synonyms=True)
+        (config,) = row.configs
+        chain = [(one.name, one.value, int(one.source)) for one in config.synonyms]
+        yield f"describe {config.value} {config.config_source} {config.read_only} {chain}"
+    for broker in ("2", "one"):
+        for row in await alter(kafka, (BROKER, broker, [(name, SET, "20000")])):
+            yield _line(f"alter broker {broker!r}", row)
+    for broker in ("1", ""):
+        for configs in ([(name, "30000")], [(name, "x")], [("log.dirs", "/x")], []):
+            row = await replace(kafka, configs, broker, ConfigResourceType.BROKER)
+            yield _line(f"replace {configs} of broker {broker!r}", row)
 
 
 async def _configs(kafka: RawConnection) -> AsyncIterator[str]:

@@ -83,7 +83,7 @@ async def test_the_older_request_replaces_the_settings_of_a_broker(
         ([("num.partitions", "1"), ("num_partitions", "2")], ErrorCode.INVALID_REQUEST),
         ([("broker.id", "2")], ErrorCode.INVALID_REQUEST),
         ([("nonsense", "2")], ErrorCode.INVALID_CONFIG),
-        ([("num.partitions", "0")], ErrorCode.INVALID_CONFIG),
+        ([("num.partitions", "0")], ErrorCode.INVALID_REQUEST),
     ):
         row = await replace(kafka, configs, "", broker)
         assert (row.error_code, bool(row.error_message)) == (code, True)

@@ -12,6 +12,13 @@ _DIFFERENCES = {
     "alter [('segment.bytes', 9, '1')] unknown_server_error": (
         "alter [('segment.bytes', 9, '1')] invalid_request"  # an unknown operation, told by name
     ),
+    **{
+        f"alter broker {broker!r} [('nonsense', 0, '1')] {validate_only} none": (
+            f"alter broker {broker!r} [('nonsense', 0, '1')] {validate_only} invalid_config"
+        )
+        for broker in ("1", "")
+        for validate_only in (True, False)
+    },  # it would be stored and do nothing
 }
 """Kafka's line, and ours where it differs on purpose."""
 

@@ -85,13 +85,13 @@ async def test_changes_are_made_whole_or_not_at_all(kafka: RawConnection, runnin
         ([good, ("broker.id", SET, "2")], ErrorCode.INVALID_REQUEST, "broker.id .*restart"),
         ([good, ("request.size.max", SET, "1MiB")], ErrorCode.INVALID_REQUEST, "restart"),
         ([good, ("num.partitoins", SET, "1")], ErrorCode.INVALID_CONFIG, "num.partitoins"),
-        ([good, ("log.retention.ms", SET, "x")], ErrorCode.INVALID_CONFIG, "takes milliseconds"),
+        ([good, ("log.retention.ms", SET, "x")], ErrorCode.INVALID_REQUEST, "takes milliseconds"),
         ([good, ("log.retention.ms", SET, None)], ErrorCode.INVALID_REQUEST, "Null value"),
         ([good, ("log.retention.ms", APPEND, "1")], ErrorCode.INVALID_CONFIG, "is no list"),
         ([good, ("num_partitions", DELETE, None)], ErrorCode.INVALID_REQUEST, "twice"),
         ([good, ("log.retention.ms", 9, "1")], ErrorCode.INVALID_REQUEST, "operation"),
-        ([good, ("message.max.bytes", SET, "2GB")], ErrorCode.INVALID_CONFIG, "takes bytes"),
-        ([good, ("message.max.bytes", SET, "1GiB")], ErrorCode.INVALID_CONFIG, "request_size_max"),
+        ([good, ("message.max.bytes", SET, "2GB")], ErrorCode.INVALID_REQUEST, "takes bytes"),
+        ([good, ("message.max.bytes", SET, "1GiB")], ErrorCode.INVALID_REQUEST, "request_size_max"),
     ]
     for broker in ("", "1"):
         for changes, code, message in cases:
@@ -280,3 +280,18 @@ async def test_lines_are_logged_from_a_new_level_on(kafka: RawConnection, runnin
         assert logging.getLogger().level == logging.ERROR
     finally:
         logging.getLogger().setLevel(before)
+
+
+async def test_names_that_no_broker_knows_can_be_deleted(
+    kafka: RawConnection, running: Running
+) -> None:
+    """Whatever is stored, by another release or by Apache Kafka; deleting what is not there succeeds."""
+    stored = {"log.cleaner.threads": "2", "max.connections": "5000"}
+    await running.broker.settings.alter(
+        of_all=True, edit=lambda _: dict(stored), validate_only=False
+    )
+    assert running.broker.config.connections_max == 5000
+    await change(kafka, ("log.cleaner.threads", DELETE, None), ("nonsense", DELETE, None))
+    assert running.broker.settings._seen[0] == {"max.connections": "5000"}
+    await change(kafka, ("connections_max", DELETE, None))
+    assert running.broker.settings._seen[0] == {}
