@@ -3,13 +3,13 @@
 One request for each node costs this process and the server 50 to 200 us; in a batch it is a few.
 
 * `MultiRead` (operation 22, ZooKeeper 3.6): the data and statistics of nodes. The reads are no transaction.
-* `SetWatches` (operation 101, every ZooKeeper): arms watches of nodes that exist, as a client does that connects again.
-  One for a node that does not exist fires at once, and is not armed.
+* `SetWatches` (operation 101, every ZooKeeper): arms watches of nodes that exist, and of nodes that do not, as a client
+  does that connects again. One for a node that is not as expected fires at once, and is not armed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -71,13 +71,17 @@ class SetWatches:
 
     type: ClassVar = 101
     watchers: Mapping[str, Callable[..., None]]
+    gone: Collection[str]
+    """The paths among these at which no node is expected."""
 
     def serialize(self) -> bytearray:
+        there = [path for path in self.watchers if path not in self.gone]
+        no_children: list[str] = []
         request = bytearray(long_struct.pack(_NEVER))
-        request += int_struct.pack(len(self.watchers))
-        for path in self.watchers:
-            request += _string(path)
-        request += int_struct.pack(0) * 2  # of nodes that do not exist, and of children
+        for paths in (there, self.gone, no_children):
+            request += int_struct.pack(len(paths))
+            for path in paths:
+                request += _string(path)
         return request
 
     @classmethod

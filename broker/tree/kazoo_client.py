@@ -20,7 +20,7 @@ import contextlib
 import functools
 import logging
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
@@ -166,10 +166,16 @@ class ZooKeeperClient:
         request = MultiRead([self._full_path(path) for path in paths])
         return self._ask(ROOT, lambda _: self._kazoo.ask(request))
 
-    def set_watches(self, watches: Mapping[str, Fired]) -> asyncio.Future[bool]:
-        """Watches `PATHS_MAX` nodes at most; a watch of one that does not exist fires at once."""
+    def set_watches(
+        self, watches: Mapping[str, Fired], gone: Collection[str]
+    ) -> asyncio.Future[bool]:
+        """Watches `PATHS_MAX` nodes at most, some of which should not exist (`gone`).
+
+        A watch of one that is not so fires at once, and is not set.
+        """
         watchers = {self._full_path(path): self._watcher(fired) for path, fired in watches.items()}
-        return self._ask(ROOT, lambda _: self._kazoo.ask(SetWatches(watchers)))
+        request = SetWatches(watchers, frozenset(map(self._full_path, gone)))
+        return self._ask(ROOT, lambda _: self._kazoo.ask(request))
 
     def exists(self, path: str, fired: Fired) -> asyncio.Future[Any]:
         """Reads the statistics, or None; watches the node."""
@@ -302,14 +308,14 @@ def _add(transaction: Any, operation: Operation, full_path: str) -> None:
 class _Watcher:
     """A callback for kazoo's watches; equal for the same `fired`, of which kazoo keeps one."""
 
-    def __init__(self, fired: Fired, cross: Callable[[Fired], None]) -> None:
+    def __init__(self, fired: Fired, cross: Callable[..., None]) -> None:
         self._fired = fired
         self._cross = cross
 
     def __call__(self, event: WatchedEvent) -> None:
         # At the end of a connection kazoo fires everything as NONE; we have heard of that.
         if event.type != EventType.NONE:
-            self._cross(self._fired)
+            self._cross(self._fired, event.type == EventType.DELETED)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Watcher) and self._fired is other._fired

@@ -2,7 +2,9 @@
 
 A watch that has fired is armed again before its listeners are notified: what is read after a call
 is then at least as new as the watch, and the next change fires it again. Arming is a round trip to
-the server; several changes that happen meanwhile share one call.
+the server; several changes that happen meanwhile share one call. Where the server arms many watches in one
+request, those that are waiting for the answer to the one before share the next: a change of a thousand nodes
+costs a few.
 
 The watches of a connection end with it: `restore` is called for each new connection.
 
@@ -13,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final
 
 from echoless.broker.essential_task import reported_task
@@ -25,11 +27,13 @@ from echoless.broker.tree.node_tree import (
 )
 from echoless.broker.tree.watches import Listeners
 
-Fired = Callable[[], None]
+Fired = Callable[..., None]
+"""Called with whether the node has been deleted; without an argument if that is not known."""
 Arm = Callable[[str, Fired], Awaitable[None]]
 """Sets a one-shot watch on a path; it calls the same `Fired` once, on the event loop."""
-ArmMany = Callable[[Mapping[str, Fired]], Awaitable[None]]
-"""Sets many; it may call those that it cannot set, which are then armed one by one."""
+ArmMany = Callable[[Mapping[str, Fired], Collection[str]], Awaitable[None]]
+"""Sets many, of nodes that exist and (the second argument) of nodes that do not. It calls the `Fired` of a node that is
+not as was expected."""
 
 ARMING_INFLIGHT_MAX: Final = 50
 """Watches that are armed at the same time after a reconnection."""
@@ -41,12 +45,14 @@ class OneShotWatches:
     """The watches of one kind: of nodes, or of their children."""
 
     def __init__(self, arm: Arm, arm_many: ArmMany | None = None) -> None:
-        """`arm_many`: for the watches that are asked for in one step of the loop."""
+        """`arm_many`: for all that are to be armed when the one before has returned."""
         self._arm = arm
         self._arm_many = arm_many
-        self._gathered: dict[str, Fired] = {}
-        """Watches to arm, and the task that does it in the next step of the loop."""
+        self._gathered: dict[str, _Watched] = {}
+        """The next watches to be armed together."""
         self._gathering: asyncio.Future[None] | None = None
+        """Done when these are armed."""
+        self._arming = asyncio.Lock()
         self._watched: dict[str, _Watched] = {}
         self._rearming: set[asyncio.Task[None]] = set()
 
@@ -57,30 +63,31 @@ class OneShotWatches:
             watched = self._watched[path] = _Watched(path, self._fired)
         cancel = watched.listeners.add(callback)
         try:
-            if self._arm_many is None:
-                await self._arm(path, watched.fired)
-            else:
-                await self._arm_with_others(path, watched.fired)
+            await self._arm_soon(watched)
         except BaseException:
             cancel()
             raise
         return cancel
 
-    async def _arm_with_others(self, path: str, fired: Fired) -> None:
-        """Arms the watch together with those of all others that ask in the same step of the loop."""
+    async def _arm_soon(self, watched: _Watched) -> None:
+        """Arms the watch, together with all others that wait for it."""
+        if self._arm_many is None:
+            await self._arm(watched.path, watched.fired)
+            return
         if self._gathering is None:
-            self._gathering = asyncio.ensure_future(self._arm_gathered())
-        self._gathered[path] = fired
+            self._gathering = asyncio.ensure_future(self._arm_gathered(self._arm_many))
+        self._gathered[watched.path] = watched
         await asyncio.shield(self._gathering)
 
-    async def _arm_gathered(self) -> None:
-        await asyncio.sleep(0)
-        watches, self._gathered, self._gathering = self._gathered, {}, None
-        if self._arm_many is not None and len(watches) > 1:
-            await self._arm_many(watches)
-        else:
-            for path, fired in watches.items():
-                await self._arm(path, fired)
+    async def _arm_gathered(self, arm_many: ArmMany) -> None:
+        await asyncio.sleep(0)  # others ask in the same step of the loop
+        async with self._arming:
+            gathered, self._gathered, self._gathering = self._gathered, {}, None
+            if len(gathered) > 1:
+                await arm_many(*_to_arm(gathered.values()))
+                return
+            for path, watched in gathered.items():
+                await self._arm(path, watched.fired)
 
     async def restore(self) -> None:
         """Arms every watch on a new connection and notifies it, since changes may have been missed.
@@ -97,13 +104,14 @@ class OneShotWatches:
                 await asyncio.gather(*map(self._arm_again_and_notify, some))
                 continue
             try:
-                await self._arm_many({watched.path: watched.fired for watched in some})
+                await self._arm_many(*_to_arm(some))
             except ConnectionLostError:
                 return  # the next connection begins anew
             for watched in some:
                 watched.listeners.notify(watched.path)
 
-    def _fired(self, watched: _Watched) -> None:
+    def _fired(self, watched: _Watched, is_gone: bool) -> None:
+        watched.is_gone = is_gone
         if watched.listeners:
             task = reported_task(self._arm_again_and_notify(watched), f"watch of {watched.path}")
             self._rearming.add(task)
@@ -113,7 +121,7 @@ class OneShotWatches:
 
     async def _arm_again_and_notify(self, watched: _Watched) -> None:
         try:
-            await self._arm(watched.path, watched.fired)
+            await self._arm_soon(watched)
         except ConnectionLostError:
             return  # `restore` follows when there is a connection
         except CoordinationError:
@@ -124,8 +132,16 @@ class OneShotWatches:
 class _Watched:
     """One path, with its listeners and the one function that its watches fire."""
 
-    def __init__(self, path: str, fired: Callable[[_Watched], None]) -> None:
+    def __init__(self, path: str, fired: Callable[[_Watched, bool], None]) -> None:
         self.path = path
         self.listeners: Listeners[str] = Listeners()
+        self.is_gone = False
+        """Whether the node did not exist when the watch fired last."""
         # Always the same object, by which kazoo knows that a path is armed already.
-        self.fired: Fired = lambda: fired(self)
+        self.fired: Fired = lambda is_gone=False: fired(self, is_gone)
+
+
+def _to_arm(watches: Collection[_Watched]) -> tuple[dict[str, Fired], set[str]]:
+    """The arguments of `ArmMany`."""
+    fired = {watched.path: watched.fired for watched in watches}
+    return fired, {watched.path for watched in watches if watched.is_gone}

@@ -22,8 +22,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -224,15 +223,17 @@ class ZooKeeperNodeTree:
     async def _arm_node(self, path: str, fired: Fired) -> None:
         await self._request(lambda: self._client.exists(path, fired))
 
-    async def _arm_nodes(self, watches: Mapping[str, Fired]) -> None:
-        """Arms many at once; those of nodes that do not exist fire, and are then armed alone."""
+    async def _arm_nodes(self, watches: Mapping[str, Fired], gone: Collection[str]) -> None:
         await asyncio.gather(
-            *(
-                self._request(
-                    partial(self._client.set_watches, {path: watches[path] for path in some})
-                )
-                for some in _batches([*watches])
-            )
+            *(self._arm_batch(watches, gone, some) for some in _batches([*watches]))
+        )
+
+    async def _arm_batch(
+        self, watches: Mapping[str, Fired], gone: Collection[str], paths: Sequence[str]
+    ) -> None:
+        some = {path: watches[path] for path in paths}
+        await self._request(
+            lambda: self._client.set_watches(some, [path for path in paths if path in gone])
         )
 
     async def _arm_children(self, path: str, fired: Fired) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from echoless.broker.config.loading import Config
 from echoless.broker.tree.kazoo_batches import PATHS_MAX
-from echoless.broker.tree.node_tree import ConnectionLostError, Create
+from echoless.broker.tree.node_tree import ConnectionLostError, Create, Delete, SetData
 from echoless.broker.tree.zookeeper import ZooKeeperNodeTree
 from tests.contracts.node_tree import NodeTreeContract, Settle, SharedNodeTreeContract
 from tests.support.zookeeper import ZooKeeper, ZooKeeperVersion
@@ -132,3 +132,34 @@ async def test_many_watches_are_armed_in_few_requests(
     await other.write(there[0], b"newer", 1)
     await settle()
     assert called == {there[0]}, "it was armed again"
+
+
+async def test_many_changes_at_once_arm_their_watches_in_few_requests(
+    tree: ZooKeeperNodeTree, other: ZooKeeperNodeTree, settle: Settle
+) -> None:
+    """Deleted, made anew and written: each change is followed by a call, and each watch is there for the next."""
+    there, _ = await _some(tree)
+    some = there[:600]
+    called: dict[str, int] = dict.fromkeys(some, 0)
+
+    def call(path: str) -> None:
+        called[path] += 1
+
+    await asyncio.gather(*(tree.watch(path, call) for path in some))
+    asked = 0
+    request = tree._request
+
+    async def count(ask: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return await request(ask)
+
+    tree._request = count  # type: ignore[method-assign]
+    for change in (Delete, Create, Delete, Create, lambda path: SetData(path, b"x", 0)):
+        called = dict.fromkeys(some, 0)
+        await other.multi([change(path) for path in some])
+        async with asyncio.timeout(30):
+            while not all(called.values()):
+                await settle()
+    await settle()
+    assert asked < 600, f"{asked} requests for 5 times 600 changes"
