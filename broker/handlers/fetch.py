@@ -54,8 +54,25 @@ def handle(request: Request, services: Services) -> Outcome:
         rows += len(topic[1])
     if rows >= ROWS_MIN:
         packed = fetch_repeated(services.fetch, body, request.peer, request.version)
-        if packed is not None:
+        if isinstance(packed, bytes | list):
             return packed
+        if packed is not None:
+            return _repeated_later(request, services, packed)
+    return _read_anew(request, services)
+
+
+async def _repeated_later(
+    request: Request, services: Services, packed: Awaitable[bytes | list[bytes] | None]
+) -> Answer:
+    found = await packed
+    if found is not None:
+        return found
+    outcome = _read_anew(request, services)
+    return await outcome if isinstance(outcome, Awaitable) else outcome
+
+
+def _read_anew(request: Request, services: Services) -> Outcome:
+    body: FetchRequest = request.body
     topics = fetch(services.fetch, body, request.peer)
     if isinstance(topics, list):
         return encode_fetch_response(request.version, _NONE, topics)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Awaitable, Iterator
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Self
 
 from echoless.broker.handlers.permits import denied_topics, rights_of
@@ -87,10 +88,27 @@ def _processed(request: Request, services: Services) -> Outcome:
     session = continued(request, services)
     if isinstance(session, ErrorCode):
         return encode_fetch_response(request.version, session, [])
-    if not sessions.update(session, body.topics, body.forgotten):
+    session.begin()
+    steps = session.update(body.topics, body.forgotten)
+    if sum(1 for _ in islice(steps, ROWS_PER_TURN)) < ROWS_PER_TURN:
+        return _continued(request, services, session)
+    return _continued_later(request, services, session, steps)
+
+
+async def _continued_later(
+    request: Request, services: Services, session: FetchSession, steps: Iterator[None]
+) -> Answer:
+    await work_in_turns(steps)
+    outcome = _continued(request, services, session)
+    return await outcome if isinstance(outcome, Awaitable) else outcome
+
+
+def _continued(request: Request, services: Services, session: FetchSession) -> Outcome:
+    """Answers a request that its session has been brought up to date with."""
+    if not services.fetch.sessions.settle(session):
         return _whole(request, services)
     rights = rights_of(request, services)
-    fetched = fetch_in_session(services.fetch, body, request.peer, session, rights)
+    fetched = fetch_in_session(services.fetch, request.body, request.peer, session, rights)
     if isinstance(fetched, Awaitable):
         return _later(request, fetched)
     return _encoded(request, fetched)
@@ -120,8 +138,11 @@ def fetched_nothing(request: Request, services: Services) -> Answer:
         session = continued(request, services)
         if isinstance(session, ErrorCode):
             code = session
-        elif sessions.update(session, body.topics, body.forgotten):
-            session_id = session.id
+        else:
+            session.begin()
+            for _ in session.update(body.topics, body.forgotten):
+                pass
+            session_id = session.id if sessions.settle(session) else NO_SESSION
     return encode_fetch_response(request.version, code, [], session_id)
 
 
@@ -161,6 +182,7 @@ class _Whole:
         self.rows = sum(len(rows) or 1 for _, rows in request.body.topics)
         self._refused = refused
         self._sessions = services.fetch.sessions
+        self._topics_by_id = services.fetch.topics_by_id
         self._session_id = NO_SESSION
 
     @classmethod
@@ -192,15 +214,19 @@ class _Whole:
         for (topic, wanted), (_, fetched) in zip(self.body.topics, topics, strict=True):
             for row, found in zip(wanted, fetched, strict=True):
                 if is_read(found.error_code):
-                    session.add_answered(topic, row, found)
+                    session.add_answered(topic, row, found, self._name(topic))
                     yield
                 else:
                     unread.append((topic, row, found))
         for topic, row, found in (*unread, *self._denied_rows()):
-            session.add_answered(topic, row, found)
+            session.add_answered(topic, row, found, self._name(topic))
             yield
         if self._sessions.add(session):
             self._session_id = session.id
+
+    def _name(self, topic: str | uuid.UUID) -> str | None:
+        known = None if isinstance(topic, str) else self._topics_by_id.get(topic)
+        return None if known is None else known.name
 
     def answer(self, topics: list[TopicFetched]) -> Answer:
         """The answer's bytes."""

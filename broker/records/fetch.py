@@ -166,6 +166,8 @@ class FetchPass:
             if offset > log.log_end_offset:
                 raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
             return b""
+        if offset < log.log_start_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         limit = self._bytes_max - self.size
         if bytes_max < limit:  # noqa: PLR1730 - a third of the time of `min`
             limit = bytes_max

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -58,6 +58,7 @@ class FetchSession(FetchRows):
     """The rows that one client has named, and the epoch of its next request."""
 
     __slots__ = (
+        "counted",
         "epoch",
         "id",
         "is_follower",
@@ -75,6 +76,8 @@ class FetchSession(FetchRows):
         """The epoch of the next request."""
         self.is_follower = is_follower
         self.uses_topic_ids = uses_topic_ids
+        self.counted = 0
+        """The rows that `FetchSessions.rows` has of it."""
         self.opened_ms = 0
         self.used_ms = 0
         self.rank: _Rank = (is_follower, 0, 0)
@@ -82,22 +85,35 @@ class FetchSession(FetchRows):
         """The list in which its rank stands; None: it gives its place only when it is unused."""
 
     def add_answered(
-        self, topic: str | uuid.UUID, wanted: FetchPartition, found: PartitionFetched
+        self,
+        topic: str | uuid.UUID,
+        wanted: FetchPartition,
+        found: PartitionFetched,
+        name: str | None = None,
     ) -> None:
-        """Adds a row of the request that opens the session, and what was answered."""
+        """Adds a row of the request that opens the session, and what was answered; `name` is that of a known id."""
         row = self.name_row(topic, wanted)
         row.high_watermark = found.high_watermark
         row.log_start_offset = found.log_start_offset
+        if name is not None:
+            row.name = name
 
-    def update(self, topics: Iterable[FetchTopic], forgotten: Iterable[ForgottenTopic]) -> None:
-        """Adds and changes the rows that a request names, then forgets the others; begins the next epoch."""
+    def begin(self) -> None:
+        """Takes the request of this epoch: the next one is expected from now on."""
+        self.epoch = next_epoch(self.epoch)
+
+    def update(
+        self, topics: Iterable[FetchTopic], forgotten: Iterable[ForgottenTopic]
+    ) -> Iterator[None]:
+        """Adds and changes the rows that a request names, then forgets the others, one per step."""
         for topic, wanted in topics:
             for row in wanted:
                 self.name_row(topic, row)
+                yield
         for topic, indexes in forgotten:
             for index in indexes:
                 self.forget((topic, index))
-        self.epoch = next_epoch(self.epoch)
+                yield
 
 
 class FetchSessions:
@@ -151,23 +167,18 @@ class FetchSessions:
         session.opened_ms = self._now_ms()
         self._by_id[session.id] = session
         self._metrics.fetch_sessions_opened_total += 1
-        self._count(len(session))
+        self._count(session)
         self._touch(session)
         return True
 
-    def update(
-        self,
-        session: FetchSession,
-        topics: Sequence[FetchTopic],
-        forgotten: Sequence[ForgottenTopic],
-    ) -> bool:
-        """Brings the session up to date with a request.
+    def settle(self, session: FetchSession) -> bool:
+        """Notes that the session was used, and has the rows that it has now.
 
-        Ends it and returns False if it has no rows any more, or all sessions together have too many.
+        Ends it and returns False if it has none, or all sessions together have too many.
         """
-        before = len(session)
-        session.update(topics, forgotten)
-        self._count(len(session) - before)
+        if self._by_id.get(session.id) is not session:
+            return False
+        self._count(session)
         if not session or self.rows > ROWS_MAX:
             self.end(session.id)
             return False
@@ -179,8 +190,8 @@ class FetchSessions:
         session = self._by_id.pop(id_, None)
         if session is not None:
             _unrank(session)
-            self._count(-len(session))
             session.close()
+            self._count(session)
 
     def _touch(self, session: FetchSession) -> None:
         """Notes that the session was used now."""
@@ -224,8 +235,9 @@ class FetchSessions:
         self._metrics.fetch_sessions_evicted_total += 1
         self.end(session.id)
 
-    def _count(self, rows: int) -> None:
-        self.rows += rows
+    def _count(self, session: FetchSession) -> None:
+        self.rows += len(session) - session.counted
+        session.counted = len(session)
         self._metrics.fetch_sessions = len(self._by_id)
         self._metrics.fetch_session_rows = self.rows
 

@@ -74,6 +74,10 @@ class MarkedPass(FetchPass, ABC):
             rows.unwatch(row)
         return True
 
+    def drop(self) -> None:
+        """Drops what was found, with the records: a wait must not keep them in memory."""
+        self.found.clear()
+
     def row_found(self, row: FetchRow) -> PartitionFetched | None:
         """The outcome for a row; None if it needs more steps."""
         return self.look(row.topic, row.wanted)
@@ -144,7 +148,7 @@ class MarkedFetch(ABC, Generic[Answered]):
         try:
             one_pass = first or await self._read_again()
             while not (one_pass.is_enough or not wait_s or self._is_over(poll)):
-                one_pass.found.clear()  # holds their records: a wait must not keep them in memory
+                one_pass.drop()
                 await self._until_worth_another(one_pass, poll)
                 if self.is_overtaken:
                     break

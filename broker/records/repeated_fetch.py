@@ -21,11 +21,12 @@ Called by `broker/handlers/fetch.py`.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Iterable
-from itertools import chain
-from typing import Final
+from collections.abc import Awaitable, Iterable, Iterator
+from itertools import chain, islice
+from typing import Final, TypeVar
 
 from echoless.broker.network.request import Peer
+from echoless.broker.network.turns import ROWS_PER_TURN, work_in_turns
 from echoless.broker.records.fetch import MIN_BYTES_MAX
 from echoless.broker.records.fetch_parts import FetchParts
 from echoless.broker.records.fetch_rows import FetchRow, FetchRows
@@ -38,9 +39,9 @@ ROWS_MIN: Final = 16
 ROWS_MAX: Final = 100_000
 """Rows of all connections, at about 750 bytes each."""
 
-_NONE: Final[dict[FetchPartition, RepeatedRow]] = {}
 Body = bytes | list[bytes]
 """The body of an answer, in buffers if it is large."""
+_BodyOrNone = TypeVar("_BodyOrNone", bound=Body | None)
 
 
 class RepeatedRow(FetchRow):
@@ -53,7 +54,7 @@ class RepeatedRow(FetchRow):
 class RepeatedRows(FetchRows):
     """The rows of one connection's last request."""
 
-    __slots__ = ("_by_wanted", "_parts", "is_busy", "order")
+    __slots__ = ("_by_wanted", "_parts", "is_busy", "is_closed", "order")
     _new_row = RepeatedRow
     by_key: dict[tuple[str | uuid.UUID, int], RepeatedRow]  # type: ignore[assignment]
 
@@ -63,57 +64,65 @@ class RepeatedRows(FetchRows):
         """The rows as the request lists them."""
         self.is_busy = False
         """Whether a request with these rows waits."""
+        self.is_closed = False
         self._parts = parts
         self._by_wanted: dict[str | uuid.UUID, dict[FetchPartition, RepeatedRow]] = {}
 
     def close(self) -> None:
-        """Drops all rows."""
+        """Drops all rows for good: the connection has ended."""
+        self.is_closed = True
+        self._drop_all()
+
+    def _drop_all(self) -> None:
         self._parts.repeated_rows -= len(self)
         super().close()
         self._by_wanted.clear()
         self.order = []
 
-    def follow(self, wanted: FetchRequest) -> bool:
-        """Takes the rows of the request for those of the connection.
+    def repeats(self, wanted: FetchRequest) -> bool:
+        """Whether all rows of the request are known; puts them into its order."""
+        by_wanted = self._by_wanted
+        try:
+            self.order = [
+                (topic, list(map(by_wanted[topic].__getitem__, partitions)))
+                for topic, partitions in wanted.topics
+            ]
+        except KeyError:
+            return False
+        return True
+
+    def adopt(self, wanted: FetchRequest) -> Iterator[None]:
+        """Adds and changes the rows of the request that are not known, one per step."""
+        for topic, partitions in wanted.topics:
+            for one in partitions:
+                if self.is_closed:
+                    return
+                known = self._by_wanted.setdefault(topic, {})
+                if one not in known:
+                    changed = self.by_key.get((topic, one.partition))
+                    if changed is None:
+                        self._parts.repeated_rows += 1
+                    else:
+                        del known[changed.wanted]
+                    self.name_row(topic, one)
+                    known[one] = self.by_key[topic, one.partition]
+                    yield
+
+    def follow(self) -> bool:
+        """Drops the rows that the request does not name any more.
 
         Returns False, without rows, if the request names one twice, or all connections together have too many.
         """
-        before = len(self)
-        order = self.order = []
-        for topic, partitions in wanted.topics:
-            known = self._by_wanted.get(topic, _NONE)
-            try:
-                rows = list(map(known.__getitem__, partitions))
-            except KeyError:
-                rows = self._rows(topic, partitions)
-            order.append((topic, rows))
-        named = sum(len(rows) for _, rows in order)
+        order = self.order
         everyone = set(chain.from_iterable(rows for _, rows in order))
         if len(everyone) != len(self):
             for row in [row for row in self.by_key.values() if row not in everyone]:
                 self._drop(row)
-        self._parts.repeated_rows += len(self) - before
+        named = sum(len(rows) for _, rows in order)
         if len(everyone) != named or self._parts.repeated_rows > ROWS_MAX:
-            self.close()
+            self._drop_all()
             return False
         return True
-
-    def _rows(
-        self, topic: str | uuid.UUID, partitions: Iterable[FetchPartition]
-    ) -> list[RepeatedRow]:
-        """The rows of a topic, of which some are new or changed."""
-        known = self._by_wanted.setdefault(topic, {})
-        rows: list[RepeatedRow] = []
-        for wanted in partitions:
-            row = known.get(wanted)
-            if row is None:
-                before = self.by_key.get((topic, wanted.partition))
-                if before is not None:
-                    del known[before.wanted]
-                self.name_row(topic, wanted)
-                row = known[wanted] = self.by_key[topic, wanted.partition]
-            rows.append(row)
-        return rows
 
     def _drop(self, row: RepeatedRow) -> None:
         known = self._by_wanted[row.topic]
@@ -121,6 +130,7 @@ class RepeatedRows(FetchRows):
         if not known:
             del self._by_wanted[row.topic]
         self.forget(row.key)
+        self._parts.repeated_rows -= 1
 
     def in_order(self) -> Iterable[FetchRow]:
         """The marked rows as the request lists them."""
@@ -131,18 +141,33 @@ class RepeatedRows(FetchRows):
 
 
 class _RepeatedPass(MarkedPass):
-    __slots__ = ("_version",)
+    __slots__ = ("_version", "with_records")
 
     def __init__(
         self, parts: FetchParts, wanted: FetchRequest, peer: Peer, rows: RepeatedRows, version: int
     ) -> None:
         super().__init__(parts, wanted, peer, rows)
         self._version = version
+        self.with_records: dict[RepeatedRow, tuple[bytes, ...]] = {}
+        """The bytes of rows with records, which their rows do not keep."""
 
-    def is_settled(self, row: FetchRow, found: PartitionFetched) -> bool:
+    def row_found(self, row: FetchRow) -> PartitionFetched | None:
         assert isinstance(row, RepeatedRow)
-        row.packed = pack_row(self._version, found)[0]
+        found = self.look(row.topic, row.wanted)
+        if found is not None:
+            pieces = pack_row(self._version, found)
+            if len(pieces) == 1:
+                row.packed = pieces[0]
+            else:
+                self.with_records[row] = pieces
+        return found
+
+    def is_settled(self, row: FetchRow, found: PartitionFetched) -> bool:  # noqa: ARG002 - a session's
         return found.diverging_epoch is None
+
+    def drop(self) -> None:
+        super().drop()
+        self.with_records.clear()
 
     @property
     def is_enough(self) -> bool:
@@ -166,9 +191,8 @@ class _RepeatedFetch(MarkedFetch[Body]):
 
     def taken(self, one_pass: MarkedPass) -> Body:
         """The bytes of all rows, and the records of those that have some."""
-        found: dict[FetchRow, tuple[bytes, ...]] = {
-            row: pack_row(self._version, one) for row, one in one_pass.found
-        }
+        assert isinstance(one_pass, _RepeatedPass)
+        found = one_pass.with_records
         topics: list[PackedTopic] = []
         for topic, rows in self._repeated.order:
             if not found:
@@ -186,24 +210,51 @@ class _RepeatedFetch(MarkedFetch[Body]):
 
 def fetch_repeated(
     parts: FetchParts, wanted: FetchRequest, peer: Peer, version: int
-) -> Body | Awaitable[Body] | None:
+) -> Body | Awaitable[Body | None] | None:
     """The answer, at once or after a wait; None if the rows of the connection are of no use for it."""
     rows: RepeatedRows | None = peer.fetch_rows
     if rows is None:
         rows = RepeatedRows(parts)
         if not peer.keep(rows):
             return None
-    if rows.is_busy or not rows.follow(wanted):
+    if rows.is_busy:
         return None
-    rows.mark_all_under((version, wanted.isolation_level))
-    answer = _RepeatedFetch(parts, wanted, peer, rows, version).answer()
+    if not rows.repeats(wanted):
+        steps = rows.adopt(wanted)
+        if sum(1 for _ in islice(steps, ROWS_PER_TURN)) == ROWS_PER_TURN:
+            rows.is_busy = True
+            return _later(rows, _adopted(steps, parts, wanted, peer, rows, version))
+    answer = _answer(parts, wanted, peer, rows, version)
     if isinstance(answer, Awaitable):
         rows.is_busy = True
         return _later(rows, answer)
     return answer
 
 
-async def _later(rows: RepeatedRows, answer: Awaitable[Body]) -> Body:
+def _answer(
+    parts: FetchParts, wanted: FetchRequest, peer: Peer, rows: RepeatedRows, version: int
+) -> Body | Awaitable[Body] | None:
+    if not rows.repeats(wanted) or not rows.follow():
+        return None
+    rows.mark_all_under((version, wanted.isolation_level))
+    return _RepeatedFetch(parts, wanted, peer, rows, version).answer()
+
+
+async def _adopted(  # noqa: PLR0917 - a part of `fetch_repeated`
+    steps: Iterator[None],
+    parts: FetchParts,
+    wanted: FetchRequest,
+    peer: Peer,
+    rows: RepeatedRows,
+    version: int,
+) -> Body | None:
+    """Goes on with a request of so many new rows that others have turns in between."""
+    await work_in_turns(steps)
+    answer = _answer(parts, wanted, peer, rows, version)
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+async def _later(rows: RepeatedRows, answer: Awaitable[_BodyOrNone]) -> _BodyOrNone:
     try:
         return await answer
     finally:

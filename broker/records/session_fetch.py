@@ -23,7 +23,7 @@ from echoless.broker.network.request import Peer
 from echoless.broker.records.fetch import MIN_BYTES_MAX
 from echoless.broker.records.fetch_parts import FetchParts
 from echoless.broker.records.fetch_rows import UNKNOWN, FetchRow
-from echoless.broker.records.fetch_sessions import FetchSession
+from echoless.broker.records.fetch_sessions import FetchSession, next_epoch
 from echoless.broker.records.marked_fetch import MarkedFetch, MarkedPass
 from echoless.protocol.acl import AclOperation, ResourceType
 from echoless.protocol.errors import ErrorCode
@@ -148,7 +148,7 @@ class _SessionFetch(MarkedFetch[SessionFetched]):
         super().__init__(parts, wanted, peer, session)
         self._session = session
         self._rights = rights
-        self._epoch = session.epoch
+        self._epoch = next_epoch(wanted.session_epoch)
 
     def new_pass(self) -> _SessionPass:
         return _SessionPass(self._parts, self._wanted, self._peer, self._session, self._rights)

@@ -8,7 +8,9 @@ from tests.oracle.consumers.script import ConsumersScript
 from tests.oracle.groups.script import GroupsScript
 from tests.oracle.producers.script import ProducersScript
 from tests.oracle.script import Script
+from tests.oracle.sessions.script import SessionsScript
 
 SCRIPTS: Final[dict[str, Script[Any]]] = {
-    script.name: script for script in (ProducersScript(), GroupsScript(), ConsumersScript())
+    script.name: script
+    for script in (ProducersScript(), GroupsScript(), ConsumersScript(), SessionsScript())
 }

@@ -133,6 +133,18 @@ async def test_only_the_first_batch_of_the_answer_may_exceed_its_partitions_limi
     assert counts(await fetch(kafka, {"t": rows})) == [0, 1, 2]
 
 
+@pytest.mark.usefixtures("size")
+async def test_an_offset_before_the_log_is_out_of_range_in_a_full_answer_too(
+    running: Running, kafka: RawConnection
+) -> None:
+    """The row gets no records, whatever its offset; its error does not depend on those before it."""
+    running.broker.partitions["t", 1].advance_log_start(2)
+    rows = [wanted_partition(0, index=0), wanted_partition(1, index=1)]
+    response = await fetch(kafka, {"t": rows}, max_bytes=1)
+    codes = [int(row.error_code) for row in response.responses[0].partitions]
+    assert codes == [0, ErrorCode.OFFSET_OUT_OF_RANGE]
+
+
 async def test_an_answer_holds_no_more_than_the_broker_allows(
     kafka: RawConnection, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -298,9 +298,11 @@ async def test_an_id_stands_for_one_topic(ready: RawConnection) -> None:
     kafka = ready
     known, unknown = await topic_id(kafka, "t"), uuid.UUID(int=9)
     s = await opened(kafka, {unknown: [(0, 0)], known: [(0, 10)]}, version=13)
+    idle = await opened(kafka, {known: [(0, 10)]}, version=13)
     assert found(await ask(kafka, (s, 1), version=13)) == {(unknown, 0): (100, 0, -1, -1)}
     await delete_topic(kafka, "t")
     assert [row[0] for row in found(await ask(kafka, (s, 2), version=13)).values()] == [3, 100]
+    assert [row[0] for row in found(await ask(kafka, (idle, 1), version=13)).values()] == [3]
     await create_topic(kafka, "t", 1)
     assert [row[0] for row in found(await ask(kafka, (s, 3), version=13)).values()] == [103, 100]
     anew = await topic_id(kafka, "t")

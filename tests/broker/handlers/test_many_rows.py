@@ -219,6 +219,7 @@ async def test_many_fetched_rows_are_encoded_in_a_thread(
         return encode_fetch_response(*arguments)
 
     monkeypatch.setattr(fetch, "encode_fetch_response", encode)
+    monkeypatch.setattr(fetch, "ROWS_MIN", rows + 1)  # rows that repeat are packed one by one
     partitions = [FetchPartition(n, 0, 1000) for n in range(rows)]
     served = SERVED["fetch"]
     body = FetchRequest(0, 0, 1000, 0, NO_SESSION_EPOCH, [FetchTopic("t", partitions)])
@@ -228,6 +229,25 @@ async def test_many_fetched_rows_are_encoded_in_a_thread(
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     found = [("t", [PartitionFetched(n, unknown) for n in range(rows)])]
     assert answer == encode_fetch_response(12, ErrorCode.NONE, found)
+
+
+@pytest.mark.usefixtures("slow_clock")
+async def test_others_have_turns_between_the_rows_of_a_fetch(running: Running) -> None:
+    """Of one that names them again and again, of one that opens a session, and of one that continues it."""
+    rows = 3 * ROWS_PER_TURN
+    partitions = [FetchPartition(n, 0, 1000) for n in range(rows)]
+    served, services = SERVED["fetch"], running.broker.services
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    found = [("t", [PartitionFetched(n, unknown) for n in range(rows)])]
+    for epoch in (NO_SESSION_EPOCH, 0, 1):
+        session = next(iter(services.fetch.sessions._by_id), 0)
+        body = FetchRequest(0, 0, 1000, 0, epoch, [FetchTopic("t", partitions)], -1, session)
+        outcome = served.handle(by_names(request_of(served, body)), services)
+        assert isinstance(outcome, Awaitable)
+        answer, turns = await turns_until(outcome)
+        session = next(iter(services.fetch.sessions._by_id), 0)
+        assert answer == encode_fetch_response(12, ErrorCode.NONE, found, session)
+        assert turns > rows / 5
 
 
 @pytest.mark.usefixtures("slow_clock")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -31,11 +32,20 @@ class Cache:
 
     def open(self, rows: int = 1, *, is_follower: bool = False) -> FetchSession | None:
         session = self.sessions.new(is_follower=is_follower, uses_topic_ids=False)
-        session.update(topics(rows), ())
+        for row in topics(rows)[0].partitions:
+            session.name_row("t", row)
         return session if self.sessions.add(session) else None
 
     def use(self, session: FetchSession, rows: int = 0) -> bool:
-        return self.sessions.update(session, topics(rows), ())
+        return self.update(session, topics(rows))
+
+    def update(
+        self, session: FetchSession, named: list[FetchTopic], forgotten: Sequence[int] = ()
+    ) -> bool:
+        session.begin()
+        for _ in session.update(named, [ForgottenTopic("t", forgotten)]):
+            pass
+        return self.sessions.settle(session)
 
     def has(self, session: FetchSession | None) -> bool:
         assert session is not None
@@ -140,8 +150,8 @@ def test_a_session_without_rows_ends(cache: Cache) -> None:
     """With the request that forgets the last one."""
     session = cache.open(2)
     assert session is not None
-    assert cache.sessions.update(session, [], [ForgottenTopic("t", (0,))])
-    assert not cache.sessions.update(session, topics(1), [ForgottenTopic("t", (0, 1))])
+    assert cache.update(session, [], (0,))
+    assert not cache.update(session, topics(1), (0, 1))
     assert not cache.has(session)
 
 
@@ -169,7 +179,7 @@ def test_whatever_happens_the_counts_are_right(steps: list[tuple[str, int]]) -> 
         elif what == "end":
             sessions.end(session.id)
         elif what == "forget":
-            sessions.update(session, [], [ForgottenTopic("t", tuple(range(number)))])
+            cache.update(session, [], range(number))
         else:
             cache.use(session, number if what == "grow" else 0)
         live = list(sessions._by_id.values())
