@@ -107,6 +107,11 @@ def consumer_oracle(seconds: float, seed: int) -> Outcome:
     return _compared(seconds, seed, "consumers", _GROUP_HISTORIES_AT_ONCE)
 
 
+def session_oracle(seconds: float, seed: int) -> Outcome:
+    """The same of fetch sessions."""
+    return _compared(seconds, seed, "sessions", _GROUP_HISTORIES_AT_ONCE)
+
+
 def _compared(seconds: float, seed: int, name: str, histories_at_once: int) -> Outcome:
     """Play histories of one script of the oracle."""
     from tests.oracle.contest import contest
@@ -252,11 +257,12 @@ PARTS: Final[dict[str, tuple[float, Callable[[float, int], Outcome]]]] = {
     "simulation": (0.1, simulation),
     "compacted-simulation": (0.05, compacted_simulation),
     "group-simulation": (0.05, group_simulation),
-    "oracle": (0.1, oracle),
+    "oracle": (0.08, oracle),
     "group-oracle": (0.05, group_oracle),
     "consumer-oracle": (0.05, consumer_oracle),
     "payloads": (0.05, payloads),
     "compacted-readers": (0.05, compacted_readers),
+    "session-oracle": (0.02, session_oracle),
     "groups": (0.05, groups),
     "nemesis": (0.1, nemesis),
     "soak": (0.1, soak),
