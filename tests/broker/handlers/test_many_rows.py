@@ -233,7 +233,7 @@ async def test_many_fetched_rows_are_encoded_in_a_thread(
 
 @pytest.mark.usefixtures("slow_clock")
 async def test_others_have_turns_between_the_rows_of_a_fetch(running: Running) -> None:
-    """Of one that names them again and again, of one that opens a session, and of one that continues it."""
+    """Requests that repeat them, open a session with them, or name them in one, all let others in."""
     rows = 3 * ROWS_PER_TURN
     partitions = [FetchPartition(n, 0, 1000) for n in range(rows)]
     served, services = SERVED["fetch"], running.broker.services

@@ -17,7 +17,7 @@ class Fetch(NamedTuple):
     slot: int
     """Which of the client's sessions."""
     how: str
-    """What is sent as its id and epoch (`SessionAsker.session`)."""
+    """The kind of id and epoch that are sent (`SessionAsker.session`)."""
     version: int
     rows: tuple[tuple[str, int, int], ...] = ()
     """Topic, partition and offset."""
