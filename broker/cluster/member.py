@@ -134,7 +134,12 @@ class ClusterMember:
             read_epoch=view.read_epoch,
             metrics=metrics,
         )
-        self._doubt = LeadershipDoubt(partitions.held, self._isr_changes, metrics)
+        self._doubt = LeadershipDoubt(
+            partitions.held,
+            self._isr_changes,
+            metrics,
+            session_timeout_s=lambda: tree.session_timeout_s,
+        )
         self._tree_watch = TreeWatch(
             config.broker_id,
             tree,
@@ -381,6 +386,7 @@ class ClusterMember:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._doubt.close()
         await self._tree_watch.close()
         await self._disk_failure.close()
         await self._unserved.close()

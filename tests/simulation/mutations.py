@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 from unittest.mock import patch
 
+from echoless.broker.cluster import leadership_doubt
 from echoless.broker.cluster.member import ClusterMember
 from echoless.broker.controller import campaign
 from echoless.broker.metadata.node_data import NO_LEADER, LeaderAndIsr
@@ -184,6 +185,11 @@ def _waits_end_with_the_epoch() -> Patches:
     return [patch.object(Partition, "_assume_role", assume)]
 
 
+def _waits_end_with_certainty() -> Patches:
+    """A leader refuses what waits as soon as it has no proof of its session."""
+    return [patch.object(leadership_doubt, "WAIT_SHARE", 0)]
+
+
 def _waits_outlast_another_leader() -> Patches:
     """Requests that wait for an offset wait on, whoever leads meanwhile."""
 
@@ -346,6 +352,7 @@ MUTATIONS: Final[dict[str, Callable[[], Patches]]] = {
     "gaps at once": _gaps_at_once,
     "no controller epoch check": _no_controller_epoch_check,
     "waits end with the epoch": _waits_end_with_the_epoch,
+    "waits end with certainty": _waits_end_with_certainty,
     "waits outlast another leader": _waits_outlast_another_leader,
 }
 

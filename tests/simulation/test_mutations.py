@@ -64,6 +64,7 @@ FOUND_BY_SCENARIOS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "last batches are cleaned away": (compaction.segments_end_in_holes, "refuses to start"),
     "no controller epoch check": (isolation.an_old_controller_writes_late, "another epoch"),
     "waits end with the epoch": (failover.a_leader_leads_on, "refused with"),
+    "waits end with certainty": (failover.a_doubt_passes, "refused with"),
     "waits outlast another leader": (failover.a_leader_leads_again, "lost"),
 }
 """The scenario, and a word of what the checkers say."""

@@ -42,7 +42,7 @@ HAZARDS: Final[dict[int, tuple[Scenario, ...]]] = {
     16: (isolation.messages_come_minutes_late, isolation.a_fetch_of_an_earlier_life),
     17: (operators.an_old_copy_of_the_tree, operators.a_copy_that_another_broker_has_used),
     18: (operators.a_clock_is_days_ahead,),
-    19: (failover.a_leader_leads_on, failover.a_leader_leads_again),
+    19: (failover.a_leader_leads_on, failover.a_leader_leads_again, failover.a_doubt_passes),
 }
 """Numbered; `docs/replication.md` ("What can go wrong") explains each."""
 

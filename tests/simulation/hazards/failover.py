@@ -294,3 +294,28 @@ def a_leader_leads_again() -> list[str]:
         stage.mend(producer.client.name, followers[0])
         stage.until(lambda: batch.acknowledged_at is not None)
         return stage.findings()
+
+
+def a_doubt_passes() -> list[str]:
+    """19. The coordinator falls silent while batches wait, and answers again before the session has ended."""
+    with Stage(replica_lag_time_max_ms=20_000) as stage:
+        producer = stage.producer()
+        stage.consumer()
+        producer.send(1)
+        leader, followers = stage.leader, stage.followers
+        for follower in followers:
+            stage.cut(leader, follower)
+        batches = producer.begin(3)
+        stage.until(lambda: stage.end_of(leader) == 4)
+        assert leader.service is not None
+        metrics = leader.service.broker.metrics
+        stage.part(leader, COORDINATOR)
+        stage.until(lambda: metrics.leadership_doubts_total > 0)
+        stage.join(leader, COORDINATOR)
+        for follower in followers:
+            stage.mend(leader, follower)
+        stage.until(lambda: all(one.acknowledged_at is not None for one in batches))
+        codes = {code for one in batches for _, _, code in one.attempts}
+        assert ErrorCode.NOT_LEADER_OR_FOLLOWER not in codes, f"refused with {codes}"
+        assert stage.state["leader_epoch"] == 0
+        return stage.findings()
