@@ -29,6 +29,8 @@ API = declared(__name__)
 
 FILTERS_MAX: Final = 100
 """States and types in one request: there are not ten of them."""
+_LONGEST: Final = 32
+"""Characters of a state or type that are looked at, more than any has: each coordinator folds the case of all filters."""
 
 
 class ListGroupsRequest(NamedTuple):
@@ -56,7 +58,8 @@ def _listed(
     """Adds the groups to the answer, one at a time."""
     if rights is not None and rights.may_with_cluster(AclOperation.DESCRIBE):
         rights = None
-    for one in services.groups.listed(wanted.states_filter, wanted.types_filter):
+    filters = ([one[:_LONGEST] for one in names] for names in wanted)
+    for one in services.groups.listed(*filters):
         yield None
         if one is None:
             continue

@@ -6,23 +6,25 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import os
 import socket
 import struct
+import subprocess
 import sys
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from echoless.client.connection import BrokerConnection
+from echoless.client.security import NO_SECURITY, Login, Security
+from echoless.protocol.sasl.mechanism import Mechanism
 from tests.hostile.steps import shapes
 from tests.hostile.steps.measured_broker import STEPS_FILE, Step, read_steps
 from tests.hostile.steps.shapes import Shaped
 from tests.hostile.target import connect, framed, header
-from tests.support.echoless import Echoless
-from tests.support.raw_client import RawConnection, create_topic
+from tests.support.echoless import REPOSITORY, Echoless
 
 STEP_S_MAX: Final = 0.010
 """Processor time of one step, on an undisturbed machine."""
@@ -31,6 +33,7 @@ TRIES: Final = 4
 _ANSWER_S: Final = 60.0
 _FURNISHED: Final = 1000
 """Partitions of the topic that exists."""
+_AFTER_LOG_IN: Final = "after a log-in"
 _SASL: Final = {
     "listener_security_protocol_map": "PLAINTEXT:SASL_PLAINTEXT",
     "sasl_enabled_mechanisms": "SCRAM-SHA-256",
@@ -39,8 +42,14 @@ MODES: Final[Mapping[str, Mapping[str, str]]] = {
     "open": {},
     "stranger": {"authorizer": "acl"},
     "before a log-in": _SASL,
+    _AFTER_LOG_IN: _SASL,
 }
 """The settings of the broker. A stranger has no rights; before a log-in nothing but a log-in passes."""
+_USER: Final = "alice"
+_PASSWORD: Final = "secret of alice"
+_LOGIN: Final = Security(
+    login=Login(mechanism=Mechanism.SCRAM_SHA_256, user=_USER, password=_PASSWORD)
+)
 
 
 class Held(NamedTuple):
@@ -60,8 +69,9 @@ class Held(NamedTuple):
 class Walk:
     """Sends requests to a measured broker, one after the other."""
 
-    def __init__(self, broker: Echoless, steps: Path) -> None:
+    def __init__(self, broker: Echoless, steps: Path, security: Security = NO_SECURITY) -> None:
         self._broker = broker
+        self._security = security
         self._steps = steps
         first, self._position = read_steps(steps)
         self._normal_s = min(one.yardstick_s for one in first)
@@ -91,11 +101,24 @@ class Walk:
         """Sends a request on a connection of its own, and waits for its answer or the end of the connection."""
         api, version = request.api, request.version
         data = framed(header(api.key, version, flexible=api.is_flexible(version)) + request.body)
-        with connect(self._broker.kafka_address) as connection:
+        with self._connect() as connection:
             connection.settimeout(_ANSWER_S)
             with contextlib.suppress(ConnectionError, EOFError):
                 connection.sendall(data)
                 _receive(connection)
+
+    def _connect(self) -> socket.socket:
+        if self._security is NO_SECURITY:
+            return connect(self._broker.kafka_address)
+        return _logged_in(self._broker.kafka_address, self._security).detach()
+
+    def furnish(self) -> None:
+        """Makes the topic that exists."""
+        topic = {"name": shapes.TOPIC, "num_partitions": _FURNISHED, "replication_factor": 1}
+        fields = {"topics": [{**topic, "assignments": (), "configs": ()}], "timeout": 30_000}
+        with _logged_in(self._broker.kafka_address, self._security) as connection:
+            (made,) = connection.request("create_topics", fields).topics
+        assert made.error_code.value == 0, made
 
     def _settle(self) -> None:
         """Asks as another client, so that the step has ended in which the last request's memory was freed."""
@@ -103,6 +126,11 @@ class Walk:
             with connect(self._broker.kafka_address) as connection:
                 connection.sendall(framed(header(18, 0, flexible=False)))
                 _receive(connection)
+
+
+def _logged_in(address: str, security: Security) -> BrokerConnection:
+    host, _, port = address.rpartition(":")
+    return BrokerConnection.open(host, int(port), _ANSWER_S, security)
 
 
 def _receive(connection: socket.socket) -> None:
@@ -127,21 +155,26 @@ def walking(directory: Path, mode: str) -> Iterator[Walk]:
     steps = directory / "steps.jsonl"
     os.environ[STEPS_FILE] = str(steps)
     broker = Echoless(directory, MODES[mode], module="tests.hostile.steps.measured_broker")
+    if mode == _AFTER_LOG_IN:
+        _add_user(directory, broker.data_dir)
     broker.start()
     try:
-        if mode == "open":
-            asyncio.run(_furnish(broker.kafka_address))
-        yield Walk(broker, steps)
+        walk = Walk(broker, steps, _LOGIN if mode == _AFTER_LOG_IN else NO_SECURITY)
+        if mode in {"open", _AFTER_LOG_IN}:
+            walk.furnish()
+        yield walk
         log = broker.process.log()
         assert "Traceback" not in log, log[log.index("Traceback") :][:4000]
     finally:
         broker.kill()
 
 
-async def _furnish(address: str) -> None:
-    connection = await RawConnection.open(address)
-    await create_topic(connection, shapes.TOPIC, _FURNISHED)
-    await connection.close()
+def _add_user(directory: Path, data_dir: Path) -> None:
+    secret = directory / "secret"
+    secret.write_text(_PASSWORD)
+    command = [sys.executable, "-m", "echoless", "users", "add", _USER]
+    command += ["--password-file", str(secret), "--data-dir", str(data_dir)]
+    subprocess.run(command, check=True, capture_output=True, cwd=REPOSITORY)
 
 
 def main() -> int:
