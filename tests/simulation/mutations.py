@@ -16,6 +16,7 @@ from echoless.broker.cluster import leadership_doubt
 from echoless.broker.cluster.member import ClusterMember
 from echoless.broker.controller import campaign
 from echoless.broker.metadata.node_data import NO_LEADER, LeaderAndIsr
+from echoless.broker.native.replica_session import ReplicaSessions, Session
 from echoless.broker.partitions.core.gap_patience import GapPatience
 from echoless.broker.partitions.core.in_sync_replicas import InSyncReplicas
 from echoless.broker.partitions.partition import Partition
@@ -156,7 +157,17 @@ def _no_broker_epoch_check() -> Patches:
         epoch = broker_epoch if registered is None else registered
         note_fetch(self, broker_id, epoch, offset)
 
-    return [patch.object(Partition, "note_fetch", any_epoch)]
+    def any_opening(
+        self: ReplicaSessions, message: Any, services: Any, registered: int | None
+    ) -> Session:
+        session = Session(message, services, counts=registered == message.broker_epoch)
+        self._by_broker[message.broker_id] = session
+        return session
+
+    return [
+        patch.object(Partition, "note_fetch", any_epoch),
+        patch.object(ReplicaSessions, "_open", any_opening),
+    ]
 
 
 def _old_repeats_at_once() -> Patches:

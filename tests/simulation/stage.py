@@ -250,6 +250,12 @@ class Stage:
         """Delivers what was held back."""
         self.mend(machine, COORDINATOR)
 
+    def break_connections(self, machine: Machine) -> None:
+        """Ends the connections of its broker to the others: its fetcher begins anew."""
+        assert machine.broker is not None
+        for other in self.machines:
+            machine.broker.membership._peers.disconnect(other)  # type: ignore[attr-defined]
+
     # Machines and topics
 
     def impostor_of(self, machine: Machine) -> Machine:

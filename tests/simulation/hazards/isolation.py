@@ -132,7 +132,9 @@ def a_fetch_of_an_earlier_life() -> list[str]:
         leader, (follower,) = stage.leader, stage.followers
         stage.run(0.1)
         stage.network.weather = replace(CALM, duplicate_probability=1.0, late_s=20.0)
-        stage.run(3.0)  # long polls at offset 3, which come again
+        for _ in range(12):
+            stage.break_connections(follower)
+            stage.run(0.25)  # it opens a session, naming offset 3, and that comes again
         stage.network.weather = CALM
         stage.lose_power(follower)
         stage.until(lambda: stage.state["isr"] == [leader.broker_id])
