@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Final
 
 from echoless.broker.config.dynamic import OF_LOGS
 from echoless.broker.config.internal_topics import INTERNAL_TOPICS
@@ -41,6 +42,7 @@ from echoless.broker.partitions.partition import Partition
 from echoless.broker.partitions.produce_rules import ProduceRules
 from echoless.broker.partitions.removal import Removal
 from echoless.broker.partitions.roles import RoleListener
+from echoless.broker.partitions.slices import slices
 from echoless.broker.partitions.stray_logs import finish_deletions, set_strays_aside
 from echoless.broker.partitions.unserved_topics import UnservedTopics
 from echoless.protocol.errors import ErrorCode, KafkaError
@@ -48,6 +50,9 @@ from echoless.storage.disk_work import RunAll, one_by_one
 from echoless.storage.file_system import OutOfDescriptorsError, StorageError
 from echoless.storage.log_config import LogConfig
 from echoless.storage.log_directory import LogDirectory
+
+_CONFIGURED_AT_ONCE: Final = 100
+"""Partitions that get new settings of the broker in one turn of the event loop: a millisecond."""
 
 
 class PartitionRegistry:
@@ -237,14 +242,15 @@ class PartitionRegistry:
     # --- settings, and topics that are created, changed and deleted ---
 
     async def settings_changed(self, names: frozenset[str]) -> None:
-        """Applies new settings of this broker to partitions and logs that it holds, a topic at a time."""
+        """Applies new settings of this broker to partitions and logs that it holds, some of a topic at a time."""
         if names.isdisjoint(OF_LOGS):
             return
-        for name in list(self._registry.topics):
-            topic = self._registry.topics.get(name)
-            if topic is not None:
-                self._reconfigure(topic)
-            await asyncio.sleep(0)
+        for name, topic in list(self._registry.topics.items()):
+            for some in slices(topic.assignment, _CONFIGURED_AT_ONCE):
+                now = self._registry.topics.get(name)  # its own settings may have changed meanwhile
+                if now is not None:
+                    self._reconfigure(now, some)
+                await asyncio.sleep(0)
 
     @changes_state
     def _on_topic_event(self, event: TopicEvent) -> None:
@@ -254,7 +260,9 @@ class PartitionRegistry:
             case TopicChanged(before, after):
                 self._apply(after, event.partitions())
                 if before.config != after.config:
-                    self._reconfigure(after)
+                    if not any(self._is_here(after, index) for index in after.assignment):
+                        self.unserved.note(after.name, None)
+                    self._reconfigure(after, after.assignment)
             case TopicDeleted(topic):
                 self.unserved.note(topic.name, None)
                 self._removal.remove_topic(topic)
@@ -340,10 +348,10 @@ class PartitionRegistry:
         return rules, log_configs(self._config, topic)
 
     @changes_state
-    def _reconfigure(self, topic: Topic) -> None:
-        held = [index for index in topic.assignment if self._is_here(topic, index)]
+    def _reconfigure(self, topic: Topic, indexes: Iterable[int]) -> None:
+        """Applies the settings of a topic to those of these partitions that are held."""
+        held = [index for index in indexes if self._is_here(topic, index)]
         if not held:
-            self.unserved.note(topic.name, None)
             return
         rules, config_of = self._rules_of(topic)
         for index in held:

@@ -15,6 +15,7 @@ import pytest
 from echoless.broker.config.dynamic import DYNAMIC
 from echoless.broker.config.names import LogLevel
 from echoless.broker.handlers.config_resource import ConfigResourceType
+from echoless.broker.partitions.partition_registry import _CONFIGURED_AT_ONCE
 from echoless.broker.serve import _follow_log_level
 from echoless.protocol.errors import ErrorCode
 from tests.broker.handlers.test_describe_configs import describe
@@ -295,3 +296,21 @@ async def test_names_that_no_broker_knows_can_be_deleted(
     assert running.broker.settings._seen[0] == {"max.connections": "5000"}
     await change(kafka, ("connections_max", DELETE, None))
     assert running.broker.settings._seen[0] == {}
+
+
+async def test_a_change_reaches_all_partitions_of_a_large_topic_in_several_turns(
+    kafka: RawConnection, running: Running
+) -> None:
+    """A setting of the topic that changes meanwhile is not undone by what was read before it."""
+    registry, count = running.broker.registry, 5 * _CONFIGURED_AT_ONCE
+    await create_topic(kafka, "t", count)
+    held = [running.broker.partitions["t", index] for index in range(count)]
+    changing = asyncio.ensure_future(change(kafka, ("log.retention.ms", SET, "7")))
+    has_begun = False
+    while not has_begun:
+        await asyncio.sleep(0)
+        has_begun = held[0].log.config.retention_ms == 7
+    assert held[-1].log.config.retention_ms != 7
+    await registry.set_topic_config("t", {"retention.ms": "5"})
+    await changing
+    assert {one.log.config.retention_ms for one in held} == {5}
