@@ -17,26 +17,30 @@ _ASK_AGAIN_S: Final = 1.0
 
 
 def moves_with_bytes(
-    cluster: ClusterConnections, moving: Sequence[Mapping[str, Any]]
+    cluster: ClusterConnections,
+    moving: Sequence[Mapping[str, Any]],
+    said: set[str] | None = None,
 ) -> list[dict[str, Any]]:
     """Adds `leader_bytes` and `copies`: the bytes of each replica being added, and how many percent that is.
 
     The leader deletes old segments and compacts meanwhile, so a copy that is in sync may be a little larger or smaller.
-    What a broker does not say is None.
+    What a broker does not say is None; why is a line on standard error, unless it is one of `said`.
     """
-    held = _held(cluster, moving)
+    held = _held(cluster, moving, said)
     return [_with_bytes(one, held) for one in moving]
 
 
 def _held(
-    cluster: ClusterConnections, moving: Sequence[Mapping[str, Any]]
+    cluster: ClusterConnections, moving: Sequence[Mapping[str, Any]], said: set[str] | None
 ) -> dict[int, HeldBytes | None]:
     wanted: defaultdict[int, list[Place]] = defaultdict(list)
     for one in moving:
         for broker_id in {one["leader"], *one["adding"]}:
             wanted[broker_id].append((one["topic"], one["partition"]))
     live = cluster.broker_ids
-    return {one: held_bytes(cluster, one, wanted[one]) for one in sorted(wanted) if one in live}
+    return {
+        one: held_bytes(cluster, one, wanted[one], said) for one in sorted(wanted) if one in live
+    }
 
 
 def _with_bytes(moving: Mapping[str, Any], held: Mapping[int, HeldBytes | None]) -> dict[str, Any]:

@@ -27,11 +27,14 @@ class HeldBytes(NamedTuple):
 
 
 def held_bytes(
-    cluster: ClusterConnections, broker_id: int, wanted: Iterable[Place] | None = None
+    cluster: ClusterConnections,
+    broker_id: int,
+    wanted: Iterable[Place] | None = None,
+    said: set[str] | None = None,
 ) -> HeldBytes | None:
     """Asks a broker that the last metadata named; None, with a line that says why, if it does not answer.
 
-    `wanted`: those replicas; None for all.
+    `wanted`: those replicas; None for all. `said`: lines that need not be repeated; the new one is added.
     """
     try:
         answer = cluster.request_to(
@@ -41,7 +44,11 @@ def held_bytes(
             if code := getattr(row, "error_code", None):  # of the whole answer from version 3 on
                 check(code, getattr(row, "log_dir", "log directories"))
     except CommandError as error:
-        typer.echo(f"the bytes of broker {broker_id} are not known: {error}", err=True)
+        line = f"the bytes of broker {broker_id} are not known: {error}"
+        if said is None or line not in said:
+            typer.echo(line, err=True)
+        if said is not None:
+            said.add(line)
         return None
     replicas = {
         (topic.name, one.partition_index): int(one.partition_size)

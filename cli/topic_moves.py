@@ -71,7 +71,10 @@ def reassign(
                 targets.setdefault(one["topic"], {})[one["partition"]] = None
             _alter(cluster, targets)
         if wait:
-            wait_for_moves(lambda: moves_with_bytes(cluster, _moving(cluster, topic, partition)))
+            said = set[str]()
+            wait_for_moves(
+                lambda: moves_with_bytes(cluster, _moving(cluster, topic, partition), said)
+            )
             moving = []
         if wait or not is_change:
             show_moves(moves_with_bytes(cluster, moving), as_json=as_json)

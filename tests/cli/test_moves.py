@@ -6,12 +6,15 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from echoless.broker.faults.rule import read_rules
 from echoless.broker.metadata.topic import NewTopic
+from echoless.cli.errors import CommandError
+from echoless.cli.move_progress import moves_with_bytes, show_moves
 from echoless.cli.replica_sizes import bytes_text
 from tests.broker.until import until
 from tests.cli.command import Command, Ran
@@ -143,3 +146,30 @@ def test_sizes_are_for_people() -> None:
     shown = {None: "?", 0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1_500_000: "1.4 MiB"}
     shown |= {3 << 40: "3.0 TiB", 5000 << 40: "5000.0 TiB"}
     assert {size: bytes_text(size) for size in shown} == shown
+
+
+class PartlySilent:
+    """Brokers 1 and 2, of which only the first answers; broker 3 is not registered."""
+
+    broker_ids = (1, 2)
+
+    def request_to(self, broker_id: int, _api: str, _fields: object) -> Any:
+        if broker_id == 2:
+            raise CommandError("broker 2: it is busy")
+        row = SimpleNamespace(partition_index=0, partition_size=2048)
+        topics = [SimpleNamespace(name="t", partitions=[row])]
+        return SimpleNamespace(results=[SimpleNamespace(log_dir="d", topics=topics)])
+
+
+def test_what_a_broker_does_not_say_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is not taken for nothing; the reason is on standard error, and all else is shown."""
+    move = {"topic": "t", "partition": 0, "replicas": [1, 2, 3], "leader": 1, "isr": [1]}
+    moving = [{**move, "adding": [2, 3], "removing": []}]
+    cluster: Any = PartlySilent()
+    said = set[str]()
+    found = [moves_with_bytes(cluster, moving, said) for _ in range(3)][-1][0]
+    assert (found["leader_bytes"], [one["bytes"] for one in found["copies"]]) == (2048, [None] * 2)
+    show_moves([found], as_json=False)
+    printed = capsys.readouterr()
+    assert printed.err == "the bytes of broker 2 are not known: broker 2: it is busy\n"
+    assert "2: ? of 2.0 KiB, 3: ? of 2.0 KiB" in printed.out
