@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from echoless.broker.config.loading import Config
 from echoless.broker.config.topic import to_log_config
 from echoless.broker.environment import this_machine
+from echoless.broker.metadata.broker_settings import BrokerSettings
 from echoless.broker.metadata.cluster_id import read_or_create_cluster_id
 from echoless.broker.metadata.topic_registry import TopicRegistry
 from echoless.broker.metadata.tree_catch_up import catch_up
@@ -49,6 +50,7 @@ async def _catch_up(
         await _check_cluster(tree, logs)
         registry = TopicRegistry(tree, rng=world.rng, new_uuid=world.new_uuid)
         await registry.load()
+        await BrokerSettings(config).start(tree, is_shared=False)  # applies them to `config`
     except BaseException:
         logs.release()
         raise

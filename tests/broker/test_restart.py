@@ -86,6 +86,11 @@ class Host:
 
     async def restart(self, *, is_clean: bool) -> None:
         """Ends the broker, by SIGTERM or SIGKILL, and starts another on what the disk then holds."""
+        await self.end(is_clean=is_clean)
+        await self.start()
+
+    async def end(self, *, is_clean: bool) -> None:
+        """Ends the broker, by SIGTERM or SIGKILL."""
         assert self.broker is not None
         killed = self.disk.after_power_loss(keep_all)
         if not is_clean:
@@ -93,7 +98,6 @@ class Host:
         await self.broker.stop()
         if not is_clean:
             self.disk = killed
-        await self.start()
 
     def run(self, for_ms: int) -> None:
         """Time passes."""
@@ -134,14 +138,22 @@ def _append(partition: Partition, sequence: int) -> Appended | Duplicate | Rejec
 @pytest.mark.parametrize("coordinator", [STAND_ALONE, CLUSTER])
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("first", [0, WRAP])
-async def test_a_topics_own_window_is_whole_after_every_restart(
-    coordinator: str, first: int, *, is_clean: bool
+@pytest.mark.parametrize("is_of_topic", [True, False])
+async def test_a_wider_window_is_whole_after_every_restart(
+    coordinator: str, first: int, *, is_clean: bool, is_of_topic: bool
 ) -> None:
-    """`producer.state.batches.to.retain` of a topic counts from the moment its log is opened."""
+    """`producer.state.batches.to.retain` of a topic counts from the moment its log is opened.
+
+    So does that of all brokers which was changed while they ran.
+    """
     host = Host(coordinator, unknown_producer_id=UnknownProducerId.ACCEPT)
     broker = await host.start()
     window = {"producer.state.batches.to.retain": "20"}
-    await broker.services.topics.create(NewTopic(name="orders", config=window))
+    await broker.services.topics.create(
+        NewTopic(name="orders", config=window if is_of_topic else {})
+    )
+    if not is_of_topic:
+        await broker.settings.alter(of_all=True, edit=lambda _: window, validate_only=False)
     partition = await host.led("orders")
     other = make_batch()  # a producer may begin anywhere in a partition that has held records
     partition.append(other, read_header(other), NOW_MS)

@@ -125,6 +125,25 @@ async def test_catching_up_makes_the_copy_as_new_as_the_directory(coordinator: s
     await stopped(host)
 
 
+@COORDINATORS
+async def test_catching_up_opens_the_logs_with_settings_that_were_changed(coordinator: str) -> None:
+    """With the window that the broker was started with, batches would be forgotten that it had remembered."""
+    host = Host(coordinator)
+    broker = await host.start()
+    await broker.settings.alter(
+        of_all=True,
+        edit=lambda _: {"producer.state.batches.to.retain": "20"},
+        validate_only=False,
+    )
+    await broker.services.topics.create(NewTopic(name="orders"))
+    offsets = [await host.produce(sequence) for sequence in range(10)]
+    await host.end(is_clean=False)
+    await catch_up_of(host)
+    await host.start()
+    assert [await host.produce(sequence) for sequence in range(10)] == offsets
+    await stopped(host)
+
+
 async def catch_up_of(host: Host) -> list[str]:
     """The effect of the command."""
     return await catch_up_coordinator(host.config, host.environment())
