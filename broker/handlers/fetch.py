@@ -58,7 +58,10 @@ def handle(request: Request, services: Services) -> Outcome:
             return packed
         if packed is not None:
             return _repeated_later(request, services, packed)
-    return _read_anew(request, services)
+    topics = fetch(services.fetch, body, request.peer)
+    if isinstance(topics, list):
+        return encode_fetch_response(request.version, _NONE, topics)
+    return _answer_later(request, topics)
 
 
 async def _repeated_later(
@@ -67,20 +70,13 @@ async def _repeated_later(
     found = await packed
     if found is not None:
         return found
-    outcome = _read_anew(request, services)
-    return await outcome if isinstance(outcome, Awaitable) else outcome
+    return await _answer_later(request, fetch(services.fetch, request.body, request.peer))
 
 
-def _read_anew(request: Request, services: Services) -> Outcome:
-    body: FetchRequest = request.body
-    topics = fetch(services.fetch, body, request.peer)
-    if isinstance(topics, list):
-        return encode_fetch_response(request.version, _NONE, topics)
-    return _answer_later(request, topics)
-
-
-async def _answer_later(request: Request, topics: Awaitable[list[TopicFetched]]) -> Answer:
-    found = await topics
+async def _answer_later(
+    request: Request, topics: list[TopicFetched] | Awaitable[list[TopicFetched]]
+) -> Answer:
+    found = await topics if isinstance(topics, Awaitable) else topics
     if sum(len(partitions) or 1 for _, partitions in found) > ROWS_PER_TURN:
         encode = partial(encode_fetch_response, request.version, _NONE, found)
         return await for_client(request.peer.host, encode)

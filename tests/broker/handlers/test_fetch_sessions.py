@@ -270,6 +270,22 @@ async def test_a_wait_for_much_counts_what_idle_rows_get(
     await writer.close()
 
 
+async def test_a_lost_leadership_ends_a_wait(running: Running, ready: RawConnection) -> None:
+    """The row has the error at once, in each answer until it is forgotten; the others go on."""
+    s = await opened(ready)
+    assert found(await ask(ready, (s, 1))) == {}
+    send(ready, (s, 2), max_wait_ms=LONG_MS)
+    session = running.broker.services.fetch.sessions.find(s)
+    assert session is not None
+    async with asyncio.timeout(10):
+        while session.poll is None:  # noqa: ASYNC110 - the broker waits
+            await asyncio.sleep(0)
+    running.broker.partitions["t", 1].resign()
+    assert codes(await ready.receive_response("fetch", VERSION)) == {1: 6}
+    assert codes(await ask(ready, (s, 3), max_wait_ms=LONG_MS)) == {1: 6}
+    assert found(await ask(ready, (s, 4), forget={"t": [1]}, max_wait_ms=50)) == {}
+
+
 # --- topics that come and go ---
 
 

@@ -118,6 +118,10 @@ async def test_kept_rows_answer_as_rows_read_anew(
         used += history.compare()
         await history.happen()
     assert used > 100
+    for index in (0, 3):
+        running.broker.partitions["t", index].resign()
+        history.compare()
+        history.compare()
     parts, rows = running.broker.services.fetch, history.peer.fetch_rows
     assert parts.repeated_rows == len(rows) == len(rows.by_key)
     assert sum(map(len, rows._by_wanted.values())) == len(rows)
