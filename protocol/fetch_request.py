@@ -133,12 +133,17 @@ def _topic_id(data: bytes) -> uuid.UUID:
     return uuid.UUID(bytes=data)
 
 
-def decode_fetch_request(version: int, frame: Frame, position: int) -> FetchRequest:
-    """The request whose body starts at `position`. Raises `DecodeError`."""
+def decode_fetch_request(
+    version: int, frame: Frame, position: int, topics_max: int = ELEMENTS_MAX
+) -> FetchRequest:
+    """The request whose body starts at `position`.
+
+    Raises `DecodeError`: a `ManyElementsError` if it has more than `topics_max` topics.
+    """
     try:
         if version >= _FLEXIBLE_FROM:
-            return _flexible(version, frame, position)
-        return _fixed(version, frame, position)
+            return _flexible(version, frame, position, topics_max)
+        return _fixed(version, frame, position, topics_max)
     except (struct.error, IndexError) as error:
         raise DecodeError(
             f"the fetch request ends after {len(frame)} bytes, in mid field"
@@ -147,7 +152,7 @@ def decode_fetch_request(version: int, frame: Frame, position: int) -> FetchRequ
         raise DecodeError(f"a name in the fetch request is not UTF-8: {error}") from error
 
 
-def _fixed(version: int, frame: Frame, position: int) -> FetchRequest:
+def _fixed(version: int, frame: Frame, position: int, topics_max: int) -> FetchRequest:
     """A request of versions 4 to 11."""
     head, partition, has_leader_epoch, usual_end = _LAYOUTS[version]
     fields = head.unpack_from(frame, position)
@@ -159,7 +164,7 @@ def _fixed(version: int, frame: Frame, position: int) -> FetchRequest:
         replica_id, wait_ms, min_bytes, bytes_max, isolation, topic_count = fields
         session_id, epoch = NO_SESSION, NO_SESSION_EPOCH
     position += head.size
-    elements = add_elements(frame, position, topic_count, 0, ELEMENTS_MAX)
+    elements = add_elements(frame, position, topic_count, 0, topics_max)
     topics = []
     unpack, size = partition.unpack_from, partition.size
     leader_epoch = NO_EPOCH
@@ -183,12 +188,12 @@ def _fixed(version: int, frame: Frame, position: int) -> FetchRequest:
         topics.append(FetchTopic(str(name, "utf-8"), rows))
     forgotten: Sequence[ForgottenTopic] = ()
     if version >= _SESSIONS_FROM and frame[position:] != usual_end:
-        forgotten, _ = _end(version, frame, position, elements)
+        forgotten, _ = _end(version, frame, position, elements, topics_max)
     first = wait_ms, min_bytes, bytes_max, isolation
     return FetchRequest(*first, epoch, topics, replica_id, session_id, forgotten)
 
 
-def _flexible(version: int, frame: Frame, position: int) -> FetchRequest:
+def _flexible(version: int, frame: Frame, position: int, topics_max: int) -> FetchRequest:
     """A request of versions 12 to 17."""
     head = _FLEXIBLE_HEADS[version]
     fields = head.unpack_from(frame, position)
@@ -199,7 +204,7 @@ def _flexible(version: int, frame: Frame, position: int) -> FetchRequest:
         replica_id, wait_ms, min_bytes, bytes_max, isolation, session_id, epoch = fields
     position += head.size
     topic_count, position = compact_size(frame, position)
-    elements = add_elements(frame, position, topic_count, 0, ELEMENTS_MAX)
+    elements = add_elements(frame, position, topic_count, 0, topics_max)
     topics = []
     unpack, size = _FLEXIBLE_PARTITION.unpack_from, _FLEXIBLE_PARTITION.size
     for _ in range(topic_count):
@@ -223,7 +228,7 @@ def _flexible(version: int, frame: Frame, position: int) -> FetchRequest:
         topics.append(FetchTopic(topic, rows))
     forgotten: Sequence[ForgottenTopic] = ()
     if frame[position:] != _FLEXIBLE_END:
-        forgotten, position = _end(version, frame, position, elements)
+        forgotten, position = _end(version, frame, position, elements, topics_max)
         if version >= _REPLICA_STATE_FROM:
             replica_id = _replica_id(frame, position)
         else:
@@ -247,11 +252,12 @@ def _replica_id(frame: Frame, position: int) -> int:
 
 
 def _end(
-    version: int, frame: Frame, position: int, elements: int
+    version: int, frame: Frame, position: int, elements: int, topics_max: int
 ) -> tuple[list[ForgottenTopic], int]:
     """The topics that a session forgets, and the position of the last tagged fields; the rack is skipped."""
     is_flexible = version >= _FLEXIBLE_FROM
     topic_count, position = _size(frame, position, is_flexible)
+    add_elements(frame, position, topic_count, 0, topics_max)
     elements = add_elements(frame, position, topic_count, elements, ELEMENTS_MAX)
     forgotten = []
     for _ in range(topic_count):

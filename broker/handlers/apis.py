@@ -41,7 +41,7 @@ APIS: Final = (
         flexible_from=12,
         read_request=decode_fetch_request,
         read_known=read_fetch_request,
-        read_at_once_bytes=64 * 1024,
+        read_at_once_bytes=128 * 1024,
     ),
     Api(key=2, name="list_offsets", version_min=1, version_max=9, flexible_from=6),
     Api(

@@ -20,6 +20,8 @@ from echoless.protocol.fetch_request import (
 from echoless.protocol.framing import Frame
 from echoless.protocol.known.memory import KEY_BYTES_MAX, SeenBytes
 
+TOPICS_AT_ONCE: Final = 2000
+"""Topics of a request that is read in one step of an event loop: one costs as much as three partitions."""
 _OFFSET_SIZE: Final = 8
 _read_offset: Final = struct.Struct(">q").unpack_from
 _BEHIND_OFFSET: Final = {
@@ -37,7 +39,7 @@ _new: Final = tuple.__new__
 
 
 def read_fetch_request(seen: SeenBytes, version: int, frame: Frame, position: int) -> FetchRequest:
-    """The request whose body starts at `position`. Raises `DecodeError`."""
+    """The request whose body starts at `position`. Raises `DecodeError`, for many topics `ManyElementsError`."""
     end = len(frame)
     behind = end - _BEHIND_OFFSET[version]
     place = behind - _OFFSET_SIZE
@@ -50,7 +52,7 @@ def read_fetch_request(seen: SeenBytes, version: int, frame: Frame, position: in
             row = (index, offset, row_bytes_max, leader_epoch, last_epoch)
             topics = [_new(FetchTopic, (topic, [_new(FetchPartition, row)]))]
             return _new(FetchRequest, (*first, topics, *rest))
-    request = decode_fetch_request(version, frame, position)
+    request = decode_fetch_request(version, frame, position, TOPICS_AT_ONCE)
     if is_short and len(request.topics) == 1 and len(request.topics[0].partitions) == 1:
         around = bytes(frame[position:place]) + bytes(frame[behind:])
         _note(seen, version, around, request)

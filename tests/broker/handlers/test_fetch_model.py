@@ -25,7 +25,11 @@ from tests.support.raw_client import RawConnection, create_topic, message, neste
 from tests.support.raw_produce import PartitionData
 
 INT32_MAX: Final = 2**31 - 1
-SETTINGS: Final[dict[str, Any]] = {"log_segment_bytes": 100_000, "log_retention_ms": -1}
+SETTINGS: Final[dict[str, Any]] = {
+    "log_segment_bytes": 100_000,
+    "log_retention_ms": -1,
+    "max_incremental_fetch_session_cache_slots": 0,
+}
 SIZES: Final = {
     0: [100] * 60 + [5000] * 3,
     1: [20_000, 70_000, 100, 90_000, 100, 100],
@@ -131,10 +135,10 @@ class Model:
         end = part.last_stable_offset if isolation_level == 1 else part.high_watermark
         if offset >= max(part.log_start_offset, end):
             return b"" if offset <= part.log_end_offset else None
-        if limit <= 0 and self.size:
-            return b""
         if offset < part.log_start_offset:
             return None
+        if limit <= 0 and self.size:
+            return b""
         records = part.read(offset, max(limit, 0), end)
         return records if not self.size or len(records) <= limit else b""
 
@@ -311,7 +315,11 @@ def play(address: str, model: Model, ids: dict[str, uuid.UUID]) -> None:
 async def test_any_requests_are_answered_as_a_plain_model_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Any version, any mix of partitions, limits, offsets and epochs, any split of the bytes."""
+    """Any version, any mix of partitions, limits, offsets and epochs, any split of the bytes.
+
+    Requests of three rows or more are answered with rows that the connection keeps.
+    """
+    monkeypatch.setattr("echoless.broker.handlers.fetch.ROWS_MIN", 3)
     async with in_process(tmp_path, **SETTINGS) as running:
         kafka = await RawConnection.open(running.kafka_address)
         await create_topic(kafka, "t", PARTITIONS)

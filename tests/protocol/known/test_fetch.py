@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from echoless.protocol.errors import DecodeError
 from echoless.protocol.fetch_request import FetchPartition, FetchRequest, decode_fetch_request
-from echoless.protocol.known.fetch import read_fetch_request
+from echoless.protocol.known.fetch import TOPICS_AT_ONCE, read_fetch_request
 from echoless.protocol.known.memory import SeenBytes
+from echoless.protocol.request_fields import ManyElementsError
 from tests.protocol.test_fetch_request import SAMPLE, VERSIONS, encode, int64, requests
 
 OFFSETS = st.one_of(int64, st.integers(0, 300))
@@ -95,6 +96,17 @@ def test_hostile_bytes_are_read_alike(version, data):
         read(seen, version, changed)
     read(seen, version, frame)
     read(seen, data.draw(st.sampled_from(VERSIONS)), frame)
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_many_topics_are_read_beside_the_loop(forgets):
+    """Named or forgotten, they would take tens of milliseconds; the general reader reads them."""
+    many = struct.pack(">i", TOPICS_AT_ONCE + 1) + (bytes(6) * (TOPICS_AT_ONCE + 1))
+    body = bytes(25) + (bytes(4) + many if forgets else many + bytes(4))
+    with pytest.raises(ManyElementsError):
+        read_fetch_request(SeenBytes(), 10, body, 0)
+    found = decode_fetch_request(10, body, 0)
+    assert len(found.forgotten if forgets else found.topics) == TOPICS_AT_ONCE + 1
 
 
 @pytest.mark.parametrize("version", VERSIONS)
