@@ -1,8 +1,8 @@
 """One audit from start to end: logs are read once, all other steps work on tables.
 
-1. the headers are read, the CRCs checked     -> batches.parquet
-2. runs of each producer are judged           -> runs.parquet, findings.parquet
-3. extents of each log are judged             -> extents.parquet, findings.parquet
+1. the headers are read, the CRCs checked     -> batches.parquet, runs.parquet, extents.parquet
+2. runs of each producer are judged           -> findings.parquet
+3. extents of each log are judged             -> findings.parquet
 4. replicas are compared with each other      -> findings.parquet
 """
 
@@ -15,19 +15,15 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
 
 from echoless.pipeline.audit.extents import FAULT_RECORD_COUNT
 from echoless.pipeline.audit.findings import Finding, FindingKind, Severity
 from echoless.pipeline.audit.log_checkpoints import LogCheckpoints
 from echoless.pipeline.audit.replicas import compare_replicas
 from echoless.pipeline.audit.runs import PARTITION_KEY
-from echoless.pipeline.audit.streams import (
-    find_extents,
-    find_runs,
-    judge_extents,
-    judge_runs,
-)
-from echoless.pipeline.batches.batch_source import FORMAT, BatchSource
+from echoless.pipeline.audit.scan_tables import TABLES, scan, table_path
+from echoless.pipeline.audit.streams import judge_extents, judge_runs
 
 FINDINGS_SHOWN_MAX: Final = 1000
 EXPIRATION_MS_DEFAULT: Final = 86_400_000
@@ -56,11 +52,10 @@ def audit(
 
     All tables are written below `directory`, which must not have any yet.
     """
-    session.dataSource.register(BatchSource)
+    directory = directory.resolve()  # tasks may have another working directory
     tables = _Tables(session, directory)
-    batches = tables.keep("batches", session.read.format(FORMAT).options(**source).load())
-    runs = tables.keep("runs", find_runs(batches))
-    extents = tables.keep("extents", find_extents(batches))
+    scan(session, source, directory)
+    batches, runs, extents = (tables.read(name, table.ddl) for name, table in TABLES.items())
     partitions = tables.keep("partitions", _summarise(extents))
     complete = frozenset(
         tuple(row) for row in partitions.where("first_offset = 0").select(*PARTITION_KEY).collect()
@@ -86,9 +81,15 @@ class _Tables:
 
     def keep(self, name: str, rows: DataFrame) -> DataFrame:
         """Writes the rows; returns them as read back."""
-        path = str(self._directory / f"{name}.parquet")
-        rows.write.parquet(path)
-        return self._session.read.schema(rows.schema).parquet(path)
+        rows.write.parquet(self._location(name))
+        return self.read(name, rows.schema)
+
+    def read(self, name: str, schema: StructType | str) -> DataFrame:
+        return self._session.read.schema(schema).parquet(self._location(name))
+
+    def _location(self, name: str) -> str:
+        """Returns the address of a table, on the file system that tasks write to themselves."""
+        return table_path(self._directory, name).as_uri()
 
 
 def _summarise(extents: DataFrame) -> DataFrame:

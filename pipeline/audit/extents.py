@@ -20,7 +20,7 @@ from echoless.pipeline.audit.arrow_rows import (
     schema_of,
     starts_of,
 )
-from echoless.pipeline.audit.runs import LOG_ORDER, PARTITION_KEY
+from echoless.pipeline.audit.runs import PARTITION_KEY
 
 
 class Extent(NamedTuple):
@@ -61,18 +61,6 @@ FAULT_RECORD_COUNT: Final = "record_count"
 """A valid header that counts more records than offsets; compaction leaves fewer."""
 
 EXTENT_SCHEMA: Final = schema_of(Extent)
-BATCH_COLUMNS: Final = (
-    *PARTITION_KEY,
-    *LOG_ORDER,
-    "last_offset",
-    "leader_epoch",
-    "count",
-    "base_timestamp",
-    "max_timestamp",
-    "bytes",
-    "crc_ok",
-    "damage",
-)
 _NO_TIME: Final = np.iinfo(np.int64).max
 
 

@@ -48,18 +48,6 @@ class SequenceRun(NamedTuple):
 
 
 RUN_SCHEMA: Final = schema_of(SequenceRun)
-BATCH_COLUMNS: Final = (
-    *PRODUCER_KEY,
-    "producer_epoch",
-    *LOG_ORDER,
-    "last_offset",
-    "base_sequence",
-    "last_sequence",
-    "max_timestamp",
-    "bytes",
-    "crc_ok",
-)
-"""Columns of a batch that a run is made from."""
 
 
 def runs_of_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

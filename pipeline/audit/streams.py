@@ -14,19 +14,16 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from echoless.pipeline.audit.arrow_rows import batch_of, ddl_of, rows_of
-from echoless.pipeline.audit.extents import BATCH_COLUMNS as EXTENT_COLUMNS
-from echoless.pipeline.audit.extents import Extent, extents_of_batches
+from echoless.pipeline.audit.arrow_rows import batch_of, rows_of
+from echoless.pipeline.audit.extents import Extent
 from echoless.pipeline.audit.findings import FINDING_DDL, Finding
 from echoless.pipeline.audit.log_history import LogHistory
-from echoless.pipeline.audit.runs import BATCH_COLUMNS as RUN_COLUMNS
 from echoless.pipeline.audit.runs import (
     LOG_ORDER,
     PARTITION_KEY,
     PRODUCER_KEY,
     SequenceRun,
     merged_runs,
-    runs_of_batches,
 )
 from echoless.pipeline.audit.sequence_history import ProducerHistory
 
@@ -34,16 +31,6 @@ PartitionOfReplica = tuple[str, str, int]
 _FINDINGS_AT_ONCE: Final = 10_000
 _partition_of = attrgetter(*PARTITION_KEY)
 _producer_of = attrgetter(*PRODUCER_KEY)
-
-
-def find_runs(batches: DataFrame) -> DataFrame:
-    """Finds the runs of all producers."""
-    return batches.select(*RUN_COLUMNS).mapInArrow(runs_of_batches, ddl_of(SequenceRun))
-
-
-def find_extents(batches: DataFrame) -> DataFrame:
-    """Finds the extents of all partitions."""
-    return batches.select(*EXTENT_COLUMNS).mapInArrow(extents_of_batches, ddl_of(Extent))
 
 
 def judge_runs(

@@ -1,21 +1,24 @@
 """Walk over the batches in some bytes, and the search for the next batch after damage.
 
-Only a batch's own header says where it ends, so this is a loop over the batches; it reads nothing but the length and
-the checksum, and leaves the other fields to numpy.
+Only a batch's own header says where it ends, so that is a loop over the batches, which reads a length and the magic;
+all other fields are left to numpy. The loop and the checksums take 0.6 us for each batch: a search for all bytes that
+could be a magic, by numpy, takes as long where batches have 600 bytes.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
-from echoless.pipeline.batches.batch_columns import decode_headers
+from echoless.pipeline.batches.batch_columns import Flags, Headers, Integers, decode_headers
 from echoless.protocol.checksum import crc32c
 from echoless.protocol.record_batch import (
+    ATTRIBUTES_POSITION,
     BATCH_LENGTH_MIN,
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -25,11 +28,9 @@ from echoless.protocol.record_batch import (
     compute_crc,
 )
 
-_FRAME: Final = struct.Struct(">iiBI")
-"""The header's fields from `batch_length` to `crc`."""
+_FRAME: Final = struct.Struct(">iib")
+"""The header's fields from `batch_length` to `magic`."""
 _FRAME_POSITION: Final = 8
-_CHECKED_POSITION: Final = _FRAME_POSITION + _FRAME.size
-"""Position of the first byte that the CRC covers."""
 _OFFSETS_AHEAD_MAX: Final = 2**40
 """Offsets that damage may hide at most: a batch further ahead is not believed."""
 
@@ -38,11 +39,12 @@ _OFFSETS_AHEAD_MAX: Final = 2**40
 class Walk:
     """Result of a walk. Positions count from the start of the bytes."""
 
-    positions: list[int] = field(default_factory=list)
-    crc_oks: list[bool] = field(default_factory=list)
-    end: int = 0
+    positions: Integers
+    headers: Headers
+    crc_oks: Flags
+    end: int
     """End of the last batch found."""
-    damage: str | None = None
+    damage: str | None
     """Reason why the bytes at `end` are not a batch; None if they are only incomplete."""
 
 
@@ -52,27 +54,41 @@ def walk(buffer: Buffer, *, is_last: bool) -> Walk:
     A batch with a wrong CRC counts if another one follows, or the end (`is_last`: nothing follows these bytes), since
     its length is right then. Otherwise even its end is unknown.
     """
-    found = Walk()
+    starts, end, damage = _find_frames(buffer)
+    positions = np.array(starts, np.int64)
+    headers = decode_headers(buffer, positions)
     view = memoryview(buffer)
-    total = len(view)
-    position = 0
-    while total - position >= HEADER_SIZE:
-        length, _, magic, crc = _FRAME.unpack_from(view, position + _FRAME_POSITION)
-        end = position + LOG_OVERHEAD + length
+    bodies = pairwise([*starts, end])
+    crcs = [crc32c(view[start + ATTRIBUTES_POSITION : stop]) for start, stop in bodies]
+    crc_oks = np.array(crcs, np.uint32) == headers["crc"]
+    found = Walk(positions, headers, crc_oks, end, damage)
+    # All but the last are followed by a batch.
+    total = len(buffer)
+    if starts and not crc_oks[-1] and not begins_batch(view[end:]) and (end < total or not is_last):
+        is_known = is_last or total - end >= HEADER_SIZE
+        reason = "the CRC does not match, and no batch follows" if is_known else None
+        found = Walk(positions[:-1], headers[:-1], crc_oks[:-1], starts[-1], reason)
+    return found
+
+
+def _find_frames(buffer: Buffer) -> tuple[list[int], int, str | None]:
+    """Returns where the complete batches start and where the last one ends, by their lengths alone.
+
+    The third is the reason why the next bytes are not a batch, None if they are only incomplete.
+    """
+    unpack, starts = _FRAME.unpack_from, list[int]()
+    position, total = 0, len(buffer)
+    last_start = total - HEADER_SIZE
+    while position <= last_start:
+        length, _, magic = unpack(buffer, position + _FRAME_POSITION)
         if magic != MAGIC or length < BATCH_LENGTH_MIN:
-            found.damage = _impossible(magic, length)
-            break
+            return starts, position, _impossible(magic, length)
+        end = position + LOG_OVERHEAD + length
         if end > total:
             break
-        crc_ok = crc32c(view[position + _CHECKED_POSITION : end]) == crc
-        if not crc_ok and not begins_batch(view[end:]) and not (is_last and end == total):
-            if is_last or total - end >= HEADER_SIZE:
-                found.damage = "the CRC does not match, and no batch follows"
-            break
-        found.positions.append(position)
-        found.crc_oks.append(crc_ok)
-        position = found.end = end
-    return found
+        starts.append(position)
+        position = end
+    return starts, position, None
 
 
 def _impossible(magic: int, length: int) -> str | None:
@@ -87,7 +103,7 @@ def begins_batch(buffer: Buffer) -> bool:
     """Whether `buffer` starts with a plausible header."""
     if len(buffer) < HEADER_SIZE:
         return False
-    length, _, magic, _ = _FRAME.unpack_from(buffer, _FRAME_POSITION)
+    length, _, magic = _FRAME.unpack_from(buffer, _FRAME_POSITION)
     return _impossible(magic, length) is None
 
 

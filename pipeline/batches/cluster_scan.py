@@ -9,14 +9,13 @@ A partition is cut into ranges of offsets, one task each. A batch belongs to the
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from echoless.client.security import NO_SECURITY, Security
-from echoless.pipeline.batches.batch_columns import decode_headers, header_columns, to_arrow
-from echoless.pipeline.batches.batch_walk import Walk, walk
+from echoless.pipeline.batches.batch_columns import header_columns, to_arrow
+from echoless.pipeline.batches.batch_walk import walk
 from echoless.pipeline.batches.partition_leader import (
     EARLIEST,
     LATEST,
@@ -84,22 +83,15 @@ def read_range(wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
         while offset < wanted.end:
             data = leader.fetch(offset)
             found = walk(data, is_last=True)
-            if found.damage is not None or not found.positions:
+            if found.damage is not None or not found.end:
                 damage = found.damage or "an answer without a whole batch"
                 yield to_arrow(1, {**own, "crc_ok": False, "bytes": len(data), "damage": damage})
                 return
-            rows, offset = _rows(data, found, own)
-            chosen = [
-                index
-                for index, base_offset in enumerate(rows.column("base_offset").to_pylist())
-                if (wanted.is_first or base_offset >= wanted.start) and base_offset < wanted.end
-            ]
-            yield rows.take(pa.array(chosen, pa.int64()))
-
-
-def _rows(data: bytes, found: Walk, own: dict[str, Any]) -> tuple[pa.RecordBatch, int]:
-    """Returns the rows of the batches in an answer, and the offset after them."""
-    columns = header_columns(decode_headers(data, np.array(found.positions)))
-    crc_oks = np.array(found.crc_oks)
-    rows = to_arrow(len(crc_oks), {**own, **columns, "crc_ok": crc_oks})
-    return rows, int(columns["last_offset"].max()) + 1
+            columns = header_columns(found.headers)
+            rows = to_arrow(len(found.positions), {**own, **columns, "crc_ok": found.crc_oks})
+            offset = int(columns["last_offset"].max()) + 1
+            base_offsets = found.headers["base_offset"]
+            is_chosen = base_offsets < wanted.end
+            if not wanted.is_first:
+                is_chosen &= base_offsets >= wanted.start
+            yield rows.filter(pa.array(is_chosen))

@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final, NamedTuple, Self
 
-import numpy as np
 import pyarrow as pa
 
-from echoless.pipeline.batches.batch_columns import decode_headers, header_columns, to_arrow
+from echoless.pipeline.batches.batch_columns import header_columns, to_arrow
 from echoless.pipeline.batches.batch_walk import Walk, begins_batch, claimed_size, find_batch, walk
 from echoless.protocol.record_batch import HEADER_SIZE
 
@@ -59,10 +58,10 @@ class SegmentScan:
         while position < self._end:
             block = self._read_block(position)
             found = walk(block, is_last=position + len(block) >= self._end)
-            if found.positions:
-                yield self._batches(block, position, found)
+            if found.end:
+                yield self._batches(position, found)
                 position += found.end
-            if found.damage is not None or not found.positions:
+            if found.damage is not None or not found.end:
                 size = self._find_next(position) - position
                 yield self._damage(position, size, found.damage or _INCOMPLETE)
                 position += size
@@ -81,18 +80,16 @@ class SegmentScan:
     def _read(self, position: int, size: int) -> bytes:
         return os.pread(self._descriptor, max(0, min(size, self._end - position)), position)
 
-    def _batches(self, block: bytes, start: int, found: Walk) -> pa.RecordBatch:
-        positions = np.array(found.positions)
-        headers = decode_headers(block, positions)
-        columns = header_columns(headers)
+    def _batches(self, start: int, found: Walk) -> pa.RecordBatch:
+        columns = header_columns(found.headers)
         self._offset_min = max(self._offset_min, int(columns["last_offset"].max()) + 1)
         return to_arrow(
-            len(positions),
+            len(found.positions),
             {
                 **self._range._asdict(),
                 **columns,
-                "position": positions + start,
-                "crc_ok": np.array(found.crc_oks),
+                "position": found.positions + start,
+                "crc_ok": found.crc_oks,
             },
         )
 
