@@ -1,7 +1,8 @@
 """The cleaner: compacts logs in the background, one at a time, the one with the largest dirty part first.
 
-The work is done in a thread, about a millisecond at a time, and while clients ask for anything the cleaner
-pauses four times as long as it worked. Only the swaps of finished segments touch a log.
+The work is done in a thread, about a millisecond at a time. While clients ask for anything it is a quarter of that, for
+a request may have to wait so long for the interpreter, and the cleaner pauses four times as long as it worked. Only the
+swaps of finished segments touch a log.
 
 A partition that cannot be cleaned is tried again after a minute, then after two, and so on up to an hour; it
 is named in a line at ERROR, on `/health` and in a metric until it has been cleaned. The others go on.
@@ -39,9 +40,13 @@ logger = logging.getLogger(__name__)
 Key = tuple[str, int]
 
 _SLICE_S: Final = 0.001
-"""Work between two pauses; a step may take a little longer."""
+"""Work at a time; a step may take a little longer."""
+_BUSY_SLICE_S: Final = 0.00025
+"""The same while clients ask for something."""
+_QUIET_S: Final = 0.1
+"""Clients ask for something until so long after their last request: the next one is as near as the last."""
 _PAUSES: Final = 4
-"""Pauses, in slices, while clients ask for something: the cleaner then has a fifth of one core at most."""
+"""Pauses, in slices, meanwhile: the cleaner then has a fifth of one core at most."""
 _FLUSH_WAIT_S: Final = 0.02
 """Pause before a swap is tried again that would meet a flush of the same segments."""
 _RETRY_FIRST_S: Final = 60.0
@@ -76,6 +81,7 @@ class Cleaner:
         self._metrics = metrics
         self._on_failure = on_failure
         self._requests = 0
+        self._quiet_from_s = 0.0
         self._settings_changed = asyncio.Event()
         self._waiting: dict[Key, None] = dict.fromkeys(partitions)
         """Partitions to look at in the next round."""
@@ -223,15 +229,23 @@ class Cleaner:
         """Does some of the work in a thread, then pauses; returns a segment to swap, None, or the end."""
         before = report.bytes_read + report.bytes_written
         begun_s = LOOP_TURN.clock()
-        step = await DISK.run(partial(_advance, steps, begun_s + _SLICE_S))
-        took_s = LOOP_TURN.clock() - begun_s
-        requests = sum(self._metrics.requests.values())
-        pause_s = took_s * _PAUSES if requests != self._requests else 0.0
-        self._requests = requests
+        slice_s = _BUSY_SLICE_S if self._is_busy(begun_s) else _SLICE_S
+        step = await DISK.run(partial(_advance, steps, begun_s + slice_s))
+        ended_s = LOOP_TURN.clock()
+        took_s = ended_s - begun_s
+        pause_s = took_s * _PAUSES if self._is_busy(ended_s) else 0.0
         moved = report.bytes_read + report.bytes_written - before
         limited_s = moved / self._config.log_cleaner_io_max_bytes_per_second
         await asyncio.sleep(max(pause_s, limited_s - took_s))
         return step
+
+    def _is_busy(self, now_s: float) -> bool:
+        """Whether clients ask for something."""
+        requests = sum(self._metrics.requests.values())
+        if requests != self._requests:
+            self._requests = requests
+            self._quiet_from_s = now_s + _QUIET_S
+        return now_s < self._quiet_from_s
 
     async def _swap(self, key: Key, partition: Partition, cleaned: Cleaned) -> None:
         """Puts a segment in place. Raises `StalePassError`, `StorageError`."""

@@ -40,8 +40,10 @@ from echoless.storage.segment import Segment
 from echoless.storage.segment_indexes import SegmentIndexes
 
 READ_BYTES: Final = 256 * 1024
-PAUSE_BYTES: Final = 128 * 1024
-"""A step ends after so many bytes, or in the midst of a batch of many records."""
+PAUSE_BYTES: Final = 16 * 1024
+"""A step ends after so many bytes, or in the midst of a batch of many records: a fifth of a millisecond, for which
+the thread may keep the interpreter from the event loop."""
+_WRITE_BYTES: Final = 128 * 1024
 Step = Cleaned | None
 
 
@@ -177,6 +179,7 @@ class _Copy:
         self._unwritten: list[Buffer] = []
         self._position = 0
         """The size of the new file once all is written."""
+        self._written = 0
         base = waiting[0].base_offset
         self._path = paths.offset_file(cleaning.directory, base, paths.CLEANED)
 
@@ -242,8 +245,9 @@ class _Copy:
                 # A view is valid until the next piece of the file is read.
                 self._put(bytes(batch) if batch is placed.batch else batch, indexes)
             read += header.size
-            if read >= PAUSE_BYTES:
+            if self._position - self._written >= _WRITE_BYTES:
                 self._write(file)
+            if read >= PAUSE_BYTES:
                 read = 0
                 yield
 
@@ -257,7 +261,8 @@ class _Copy:
         waiting = self._unwritten
         if waiting:
             file.append([b"".join(waiting)])
-            self._cleaning.report.bytes_written += sum(map(len, waiting))
+            self._cleaning.report.bytes_written += self._position - self._written
+            self._written = self._position
             waiting.clear()
 
 

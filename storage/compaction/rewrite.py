@@ -23,7 +23,7 @@ Pure: generators that yield between records, so that a caller can pause. Called 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -40,7 +40,8 @@ from echoless.protocol.record_batch import (
     seal_batch,
 )
 from echoless.protocol.varint import VARLONG_BITS, read_varint, write_varint
-from echoless.storage.compaction.key_map import KeyMap, short_key
+from echoless.storage.compaction.key_map import DIGEST_BYTES, KeyMap, short_key
+from echoless.storage.compaction.record_walk import read_records
 
 PAUSE_RECORDS: Final = 256
 """A generator yields after so many records: a quarter of a millisecond."""
@@ -67,10 +68,10 @@ class CleaningRules:
 class _Survivors(NamedTuple):
     """The records of one batch that stay."""
 
-    data: Buffer
+    data: bytes
     """All records, decompressed."""
-    spans: list[tuple[int, int]]
-    """Start and end of each survivor, its length included."""
+    records: list[tuple[int, int, int]]
+    """Begin, end and timestamp delta of each."""
     has_tombstone: bool
     """Whether any of them is a tombstone below the map's end."""
 
@@ -84,16 +85,19 @@ def note_keys(batch: Buffer, header: BatchHeader, keys: KeyMap) -> Generator[Non
     """Puts the newest offset of each key of a whole batch into the map. Raises `DecodeError`."""
     if is_opaque(header) or not header.record_count:
         return
-    data = decompress(header.codec_id, memoryview(batch)[HEADER_SIZE:])
+    data = _records_of(batch, header)
     offsets, base_offset = keys.offsets, header.base_offset
     end = 0
-    for index in range(header.record_count):
-        if index and not index % PAUSE_RECORDS:
+    for count in _portions(header.record_count):
+        if end:
             yield
-        start, end = _span(data, end)
-        offset_delta, key, _ = _key_of(data, start)
-        if key is not None:
-            offsets[short_key(key)] = base_offset + offset_delta
+        records = read_records(data, end, count)
+        end = records[-1][1]
+        for _, _, _, offset_delta, key, _ in records:
+            if key is not None:
+                if len(key) > DIGEST_BYTES:
+                    key = short_key(key)  # noqa: PLW2901 - the usual key costs no call
+                offsets[key] = base_offset + offset_delta
     _check_end(data, end, header)
 
 
@@ -106,7 +110,7 @@ def rewritten(
     kept = None
     if header.record_count:
         kept = yield from _survivors(batch, header, verdict)
-    if kept is None or not kept.spans:
+    if kept is None or not kept.records:
         if not verdict.is_remembered(header.last_offset):
             return None
         return batch if kept is None else emptied(header)
@@ -117,7 +121,7 @@ def rewritten(
             else verdict.now_ms + verdict.delete_retention_ms
         )
     has_new_horizon = kept.has_tombstone and not header.has_delete_horizon
-    if len(kept.spans) == header.record_count and not has_new_horizon:
+    if len(kept.records) == header.record_count and not has_new_horizon:
         return batch
     return (yield from _rebuilt(header, kept, verdict, has_new_horizon=has_new_horizon))
 
@@ -133,30 +137,30 @@ def emptied(header: BatchHeader) -> bytes:
 def _survivors(
     batch: Buffer, header: BatchHeader, verdict: CleaningRules
 ) -> Generator[None, None, _Survivors]:
-    data = decompress(header.codec_id, memoryview(batch)[HEADER_SIZE:])
-    newest, map_end, base_offset = (
-        verdict.keys.offsets.get,
-        verdict.keys.end_offset,
-        header.base_offset,
-    )
+    data = _records_of(batch, header)
+    newest, map_end = verdict.keys.offsets.get, verdict.keys.end_offset
+    base_offset = header.base_offset
     is_over = header.has_delete_horizon and header.base_timestamp <= verdict.now_ms
-    spans: list[tuple[int, int]] = []
+    kept: list[tuple[int, int, int]] = []
     has_tombstone = False
     end = 0
-    for index in range(header.record_count):
-        if index and not index % PAUSE_RECORDS:
+    for count in _portions(header.record_count):
+        if end:
             yield
-        begin = end
-        start, end = _span(data, begin)
-        offset_delta, key, is_tombstone = _key_of(data, start)
-        offset = base_offset + offset_delta
-        if offset < map_end:
-            if key is None or offset < newest(short_key(key), -1) or (is_tombstone and is_over):
-                continue
-            has_tombstone |= is_tombstone
-        spans.append((begin, end))
+        records = read_records(data, end, count)
+        for begin, end, delta, offset_delta, key, is_tombstone in records:
+            offset = base_offset + offset_delta
+            if offset < map_end:
+                if key is None:
+                    continue
+                if len(key) > DIGEST_BYTES:
+                    key = short_key(key)  # noqa: PLW2901
+                if offset < newest(key, -1) or (is_tombstone and is_over):
+                    continue
+                has_tombstone |= is_tombstone
+            kept.append((begin, end, delta))
     _check_end(data, end, header)
-    return _Survivors(data, spans, has_tombstone)
+    return _Survivors(data, kept, has_tombstone)
 
 
 def _rebuilt(
@@ -173,26 +177,22 @@ def _rebuilt(
     shift = header.base_timestamp - base_timestamp
     body = bytearray()
     newest = NO_TIMESTAMP
-    for index, (begin, end) in enumerate(kept.spans):
+    for index, (begin, end, delta) in enumerate(kept.records):
         if index and not index % PAUSE_RECORDS:
             yield
-        start, _ = _span(kept.data, begin)
-        delta, after = read_varint(kept.data, start + 1, VARLONG_BITS)
-        newest = max(newest, _int64(header.base_timestamp + delta))
-        if not shift:
+        timestamp = _int64(header.base_timestamp + delta)
+        if timestamp > newest:
+            newest = timestamp
+        if shift:
+            _put_shifted(body, kept.data, begin, end, _int64(delta + shift))
+        else:
             body += kept.data[begin:end]
-            continue
-        record = bytearray(kept.data[start : start + 1])
-        write_varint(record, _int64(delta + shift))
-        record += kept.data[after:end]
-        write_varint(body, len(record))
-        body += record
     return seal_batch(
         header._replace(
             attributes=attributes,
             base_timestamp=base_timestamp,
             max_timestamp=header.max_timestamp if header.is_log_append_time else newest,
-            record_count=len(kept.spans),
+            record_count=len(kept.records),
         ),
         compress(Codec(header.codec_id), body),
     )
@@ -203,24 +203,25 @@ def _int64(value: int) -> int:
     return (value + 2**63) % 2**64 - 2**63
 
 
-def _span(data: Buffer, position: int) -> tuple[int, int]:
-    """The positions of the fields and of the end of the record at `position`."""
-    length, start = read_varint(data, position)
-    end = start + length
-    if length < 0 or end > len(data):
-        raise DecodeError(f"a record claims {length} bytes, {len(data) - start} are left for it")
-    return start, end
+def _put_shifted(body: bytearray, data: bytes, begin: int, end: int, delta: int) -> None:
+    """Appends the record between these positions, with another timestamp delta."""
+    _, start = read_varint(data, begin)
+    _, after = read_varint(data, start + 1, VARLONG_BITS)
+    record = bytearray(data[start : start + 1])
+    write_varint(record, delta)
+    record += data[after:end]
+    write_varint(body, len(record))
+    body += record
 
 
-def _key_of(data: Buffer, start: int) -> tuple[int, bytes | None, bool]:
-    """The offset delta, the key, and whether there is no value."""
-    _, position = read_varint(data, start + 1, VARLONG_BITS)
-    offset_delta, position = read_varint(data, position)
-    length, position = read_varint(data, position)
-    if length < 0:
-        return offset_delta, None, False
-    end = position + length
-    return offset_delta, bytes(data[position:end]), read_varint(data, end)[0] < 0
+def _records_of(batch: Buffer, header: BatchHeader) -> bytes:
+    return bytes(decompress(header.codec_id, memoryview(batch)[HEADER_SIZE:]))
+
+
+def _portions(count: int) -> Iterator[int]:
+    """Yields how many records to read before each pause."""
+    for done in range(0, count, PAUSE_RECORDS):
+        yield min(PAUSE_RECORDS, count - done)
 
 
 def _check_end(data: Buffer, end: int, header: BatchHeader) -> None:

@@ -346,6 +346,7 @@ async def test_a_topic_may_be_deleted_while_it_is_cleaned(
     monkeypatch.setattr("echoless.broker.partitions.cleaner.DISK", disk)
     monkeypatch.setattr("echoless.storage.compaction.cleaning.PAUSE_BYTES", 1)
     monkeypatch.setattr("echoless.broker.partitions.cleaner._SLICE_S", 0.0)
+    monkeypatch.setattr("echoless.broker.partitions.cleaner._BUSY_SLICE_S", 0.0)
     async with in_process(tmp_path) as running, connected(running) as kafka:
         broker = running.broker
 
@@ -378,6 +379,7 @@ async def test_records_may_be_deleted_while_their_topic_is_cleaned(
     monkeypatch.setattr("echoless.broker.partitions.cleaner.DISK", disk)
     monkeypatch.setattr("echoless.storage.compaction.cleaning.PAUSE_BYTES", 1)
     monkeypatch.setattr("echoless.broker.partitions.cleaner._SLICE_S", 0.0)
+    monkeypatch.setattr("echoless.broker.partitions.cleaner._BUSY_SLICE_S", 0.0)
     async with in_process(tmp_path) as running, connected(running) as kafka:
         await create_topic(
             kafka, "t", 1, COMPACT | {"cleanup.policy": "compact,delete", "retention.ms": "-1"}

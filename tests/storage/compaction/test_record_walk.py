@@ -1,0 +1,107 @@
+"""Records are read many at a time as they are one number after the other, and refused for the same bytes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.varint import VARLONG_BITS, read_varint, write_varint
+from echoless.storage.compaction.record_walk import WalkedRecord, read_records
+
+
+def plain_read(data: bytes, position: int, count: int) -> list[WalkedRecord]:
+    """The same by `read_varint` alone."""
+    found: list[WalkedRecord] = []
+    end = position
+    for _ in range(count):
+        begin = end
+        length, start = read_varint(data, begin)
+        end = start + length
+        if length < 0 or end > len(data):
+            raise DecodeError("a length that cannot be")
+        timestamp_delta, at = read_varint(data, start + 1, VARLONG_BITS)
+        offset_delta, at = read_varint(data, at)
+        key_length, at = read_varint(data, at)
+        if key_length < 0:
+            found.append((begin, end, timestamp_delta, offset_delta, None, False))
+            continue
+        key_end = at + key_length
+        is_tombstone = read_varint(data, key_end)[0] < 0
+        found.append((begin, end, timestamp_delta, offset_delta, data[at:key_end], is_tombstone))
+    return found
+
+
+def outcome(read: object, data: bytes, position: int, count: int) -> object:
+    try:
+        return read(data, position, count)  # type: ignore[operator]
+    except DecodeError:
+        return DecodeError
+
+
+def encode(timestamp: int, offset: int, key: bytes | None, value: bytes | None) -> bytes:
+    record = bytearray(b"\x00")
+    write_varint(record, timestamp)
+    write_varint(record, offset)
+    for field in (key, value):
+        write_varint(record, -1 if field is None else len(field))
+        record += field or b""
+    record.append(0)
+    whole = bytearray()
+    write_varint(whole, len(record))
+    return bytes(whole + record)
+
+
+def sizes(*edges: int) -> st.SearchStrategy[bytes]:
+    """Bytes whose length takes one byte more from each of the edges on."""
+    around = st.sampled_from([n for edge in edges for n in (edge - 1, edge)])
+    return st.one_of(st.integers(0, 20), around).map(lambda size: b"k" * size)
+
+
+EDGES = [0, 1, -1, 63, 64, -64, -65, 8191, 8192, -8192, -8193, 2**31 - 1, -(2**31)]
+records = st.builds(
+    encode,
+    st.one_of(st.sampled_from([*EDGES, 2**63 - 1, -(2**63)]), st.integers(-(2**63), 2**63 - 1)),
+    st.one_of(st.sampled_from(EDGES), st.integers(0, 2**31 - 1)),
+    st.none() | sizes(64, 8192),
+    st.none() | sizes(64, 8192),
+)
+
+
+@given(st.lists(records, max_size=6), st.integers(0, 3))
+def test_records_are_read_as_one_number_after_the_other(written: list[bytes], before: int) -> None:
+    """Numbers of any width, keys and values of any size or none, from any position on."""
+    data = b"\xff" * before + b"".join(written)
+    found = read_records(data, before, len(written))
+    assert found == plain_read(data, before, len(written))
+    assert [end - begin for begin, end, *_ in found] == [len(record) for record in written]
+
+
+@given(
+    st.lists(records, min_size=1, max_size=3),
+    st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=3),
+    st.integers(0, 100),
+)
+@example([encode(1, 1, b"k", b"v")], [(1, 0x80), (2, 0x80)], 0)
+def test_damaged_records_are_refused_alike(
+    written: list[bytes], changes: list[tuple[int, int]], cut: int
+) -> None:
+    """Any bytes changed, and any end cut off: the same records, or refused by both."""
+    data = bytearray(b"".join(written))
+    for at, byte in changes:
+        data[at % len(data)] = byte
+    damaged = bytes(data[: len(data) - cut % len(data)])
+    count = len(written)
+    assert outcome(read_records, damaged, 0, count) == outcome(plain_read, damaged, 0, count)
+
+
+@given(st.binary(max_size=40), st.integers(1, 5))
+def test_bytes_of_any_kind_are_read_or_refused_alike(data: bytes, count: int) -> None:
+    assert outcome(read_records, data, 0, count) == outcome(plain_read, data, 0, count)
+
+
+def test_a_refusal_names_what_is_wrong() -> None:
+    """A record that claims more bytes than there are."""
+    with pytest.raises(DecodeError, match="a record claims 8 bytes, 7 are left for it"):
+        read_records(encode(1, 1, b"k", b"v")[:-1], 0, 1)
