@@ -14,8 +14,8 @@ from echoless.protocol.errors import DecodeError
 from echoless.protocol.varint import VARLONG_BITS, read_varint
 
 WalkedRecord = tuple[int, int, int, int, bytes | None, bool]
-"""Where a record begins (with its length) and ends, its timestamp delta, its offset delta, its key, and whether it is
-a tombstone: it has a key and no value. A plain tuple, as there is one for each record."""
+"""Start of a record (its length) and its end, its timestamp delta, its offset delta, its key, and whether it is a
+tombstone: it has a key and no value. A plain tuple, as there is one for each record."""
 
 _UNUSUAL: Final = 0x4001
 """Bits of a number as encoded that is negative, or takes more than two bytes."""
