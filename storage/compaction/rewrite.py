@@ -181,8 +181,7 @@ def _rebuilt(
         if index and not index % PAUSE_RECORDS:
             yield
         timestamp = _int64(header.base_timestamp + delta)
-        if timestamp > newest:
-            newest = timestamp
+        newest = max(newest, timestamp)
         if shift:
             _put_shifted(body, kept.data, begin, end, _int64(delta + shift))
         else:
