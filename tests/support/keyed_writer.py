@@ -127,7 +127,7 @@ class KeyedWriter:
                 self.failures.append(str(error))
             elif message.offset() is None:
                 # It was answered with a retriable error, and the batch after it was stored: librdkafka takes it for
-                # stored, too (IMPLICITACK). So it is when the same broker begins another leader epoch.
+                # stored, too (IMPLICITACK). So it is when too few replicas were in sync, or a session was lost.
                 self._unplaced[number] = (key, value)
             elif self._placed.setdefault(number, message.offset()) != message.offset():
                 self.failures.append(f"record {number} was acknowledged twice")
