@@ -71,13 +71,14 @@ class LeadershipDoubt:
         """Commits what a flush or an ISR change could not commit during the doubt.
 
         An ISR change whose outcome is unknown is tried again, now that it can succeed. No follower
-        lagged meanwhile: this broker refused all their fetches.
+        lagged meanwhile: this broker refused all their fetches. Those that were level and silent say again that they are.
         """
         began_s, self._began_s = self._began_s, None
         self.close()
         now_s = asyncio.get_running_loop().time()
         for partition in self._held.values():
             if partition.in_sync is not None and began_s is not None:
+                partition.waiters.append.wake()  # notes when they were heard, which is excused now
                 partition.in_sync.excuse(now_s - began_s, now_s)
             partition.advance_high_watermark()
         self._isr_changes.consider_all()

@@ -115,6 +115,23 @@ def test_the_end_of_a_session_takes_nothing_back() -> None:
         assert both.states[0].isr == (1, 2)
 
 
+def test_silence_in_a_doubt_is_excused() -> None:
+    """The leader was paused, say: the first append after it finds followers in time that it could not hear."""
+    with brokers(partitions=1) as both:
+        both.run(3 * LAG_MAX_S)
+        both.is_cut, both.session_timeout_s = True, 10 * LAG_MAX_S
+        both.run(1)
+        both.sides[1].begin_doubt()
+        both.run(LAG_MAX_S)
+        both.sides[1].end_doubt()
+        both.append(0)
+        both.sides[1].isr_changes.consider_all()
+        both.run(1)
+        assert both.states[0].isr == (1, 2)
+        both.run(2 * LAG_MAX_S)
+        assert both.states[0].isr == (1,)
+
+
 def test_a_dead_follower_leaves_in_time() -> None:
     """Whoever is not heard lags from the first append on that it misses, as long as it may."""
     with brokers(partitions=1) as both:

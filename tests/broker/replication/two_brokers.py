@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 from uuid import UUID
 
+from echoless.broker.cluster.leadership_doubt import LeadershipDoubt
 from echoless.broker.config.loading import Address, Config, LogFlush
 from echoless.broker.config.topic import TopicConfig
 from echoless.broker.metadata.node_data import LeaderAndIsr
@@ -59,6 +60,10 @@ class Brokers:
         self.rng = rng
         self.whole_lists = whole_lists
         self.is_stormy = False
+        self.session_timeout_s = rng.choice([2.0, 6.0])
+        """Half of it is the time after which a doubt is a long one."""
+        self.is_cut = False
+        """Whether no message arrives."""
         self.epochs = itertools.count(100)
         self.states = {
             index: LeaderAndIsr(leader=1 + index % 2, leader_epoch=0, isr=BOTH)
@@ -319,6 +324,12 @@ class Side:
             read_epoch=self._read_epoch,
             metrics=Metrics(),
         )
+        self.doubts = LeadershipDoubt(
+            {("orders", index): one for index, one in self.partitions.items()},
+            self.isr_changes,
+            Metrics(),
+            session_timeout_s=lambda: self.brokers.session_timeout_s,
+        )
         self._looking = brokers.loop.create_task(self.isr_changes.run())
         services: Any = SimpleNamespace(
             metrics=Metrics(),
@@ -352,6 +363,7 @@ class Side:
         for call in list(self.ends):
             _resolve(call, PeerError("the broker is gone"))
         self.isr_changes.end()
+        self.doubts.close()
         self._looking.cancel()
         self.brokers.loop.create_task(self.fetchers.close())
         self.fetchers.end()
@@ -403,18 +415,11 @@ class Side:
 
     def begin_doubt(self) -> None:
         self.is_proved = False
-        for partition in self.partitions.values():
-            if partition.is_leader:
-                partition.waiters.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        self.doubts.begin()
 
     def end_doubt(self) -> None:
         self.is_proved = True
-        now_s = self.brokers.loop.time()
-        for partition in self.partitions.values():
-            if partition.in_sync is not None:
-                partition.in_sync.excuse(2.0, now_s)
-            partition.advance_high_watermark()
-        self.isr_changes.consider_all()
+        self.doubts.end()
 
     # --- messages ---
 
@@ -433,7 +438,7 @@ class Side:
         rng = brokers.rng
         chance = rng.random() if brokers.is_stormy else 1.0
         loses_answer = chance < 0.05
-        if not 0.05 <= chance < 0.1:
+        if not (0.05 <= chance < 0.1 or brokers.is_cut):
             target.deliver(frame, rng.uniform(0.0001, 0.002), None if loses_answer else answered)
         if chance > 0.85 and brokers.is_stormy:
             target.deliver(frame, rng.uniform(0, 5), None)
