@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from tests.simulation.checkers.settled import judge_states_now
+from tests.simulation.checkers.settled import judge_claims_now, judge_states_now
 from tests.simulation.faults import FAULTS, Undo
 
 if TYPE_CHECKING:
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 SHORTEST_S: Final = 0.05
 LONGEST_S: Final = 8.0
+
+CLAIMS_EVERY_S: Final = 0.02
+"""How often it is looked at what leaders count on."""
 
 
 class Nemesis:
@@ -32,6 +35,8 @@ class Nemesis:
     def plan(self, count: int, over_s: float) -> None:
         """Puts `count` faults on the clock."""
         loop, rng = self._cluster.loop, self._rng
+        for number in range(int(over_s / CLAIMS_EVERY_S)):
+            loop.call_later(number * CLAIMS_EVERY_S, judge_claims_now, self._cluster)
         weights = [FAULTS[kind][0] for kind in self._kinds]
         for kind in rng.choices(self._kinds, weights, k=count):
             duration_s = SHORTEST_S + (LONGEST_S - SHORTEST_S) * rng.random() ** 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from echoless.broker.config.internal_topics import INTERNAL_TOPICS
@@ -52,6 +52,44 @@ def judge_states_now(cluster: Cluster) -> None:
         for states in alike.values():
             for fault in replicas.equal_states(str(spot), states):
                 cluster.observations.find(fault)
+
+
+def judge_claims_now(cluster: Cluster) -> None:
+    """Checks, at any time, that followers really have what their leaders count: sessions keep claims for long."""
+    epochs = {
+        machine.config.broker_id: machine.broker.membership.registered_epoch(
+            machine.config.broker_id
+        )
+        for machine in cluster.machines.values()
+        if machine.broker is not None
+    }
+    for spot in cluster.spots:
+        held = partitions_of(cluster, spot)
+        for node, leader in held.items():
+            for follower_id in leader.replicas if leader.in_sync is not None else ():
+                follower = held.get(f"broker-{follower_id}")
+                if follower is None or not _counts(leader, follower, follower_id, epochs):
+                    continue
+                assert leader.in_sync is not None
+                claimed = leader.in_sync.log_end_offset(follower_id)
+                if follower.log.log_end_offset < claimed:
+                    cluster.observations.find(
+                        f"{spot}: {node} counts on broker {follower_id} up to {claimed}, whose log ends at "
+                        f"{follower.log.log_end_offset}"
+                    )
+
+
+def _counts(
+    leader: Partition, follower: Partition, follower_id: int, epochs: Mapping[int, int | None]
+) -> bool:
+    """Whether a claim is of the follower's present life, and neither of them knows of a later leader."""
+    assert leader.in_sync is not None
+    return (
+        follower is not leader
+        and follower.topic_id == leader.topic_id
+        and follower.leader_epoch == leader.leader_epoch
+        and leader.in_sync.broker_epoch(follower_id) == epochs[follower_id]
+    )
 
 
 def _appends_to(cluster: Cluster, spots: list[Spot]) -> Iterator[Append]:
