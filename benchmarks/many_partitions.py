@@ -38,8 +38,8 @@ STEADY, MANY = "steady", "many"
 _INTERVAL_S = 0.005
 _TIMEOUT_S = 300.0
 _METADATA_ROUNDS = 10
-_SETTLING_S = 20.0
-"""Time for flushes and checkpoints of the last records."""
+_SETTLING_S = 75.0
+"""Time for flushes and checkpoints of the last records, and for the files of the topic that was deleted."""
 _IDLE_S = 30.0
 
 Figures = dict[str, float]

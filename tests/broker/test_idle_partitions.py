@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+from echoless.broker import housekeeping
 from echoless.broker.broker import Broker
 from echoless.broker.metadata.topic import NewTopic
+from echoless.broker.partitions import scrubber
 from echoless.broker.partitions.partition_registry import PartitionRegistry
 from echoless.broker.partitions.scrubber import Scrubber
 from echoless.protocol.record_batch import read_header
@@ -24,7 +28,8 @@ PARTITIONS = 6000
 MINUTE_MS = 60_000
 HOUSEKEEPING_MS = 5_000
 CLEANER_MS = 15_000
-ONE = ("idle", 4321)
+NEVER_S = 1_000_000
+ONE = ("idle", 321)
 
 
 class IdleHost(Host):
@@ -73,16 +78,25 @@ class IdleHost(Host):
 
 
 @pytest.fixture
-async def host(monkeypatch: pytest.MonkeyPatch) -> Any:
+async def host(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[IdleHost]:
     """A broker whose first rounds have been through everything once."""
+    async with _started(monkeypatch, PARTITIONS, {"retention.ms": "3600000"}) as host:
+        yield host
+
+
+@asynccontextmanager
+async def _started(
+    monkeypatch: pytest.MonkeyPatch, partitions: int, config: dict[str, str]
+) -> AsyncIterator[IdleHost]:
     for kind, name in ((PartitionRegistry, "held"), (LogDirectory, "logs")):
         monkeypatch.setattr(kind, "__init__", _counting(kind.__init__, name))
-    host = IdleHost(STAND_ALONE)
+    for module, name in ((housekeeping, "INTERVAL_S"), (scrubber, "_LOOK_AGAIN_S")):
+        monkeypatch.setattr(module, name, NEVER_S)  # no round but those of `pass_time`
+    host = IdleHost(STAND_ALONE, log_cleaner_backoff_ms=NEVER_S * 1000)
     broker = await host.start()
     host.scrubber = broker._scrubber()
     broker.housekeeping.listen(host.scrubber.note_changed)
-    new = NewTopic(name="idle", partitions=PARTITIONS, config={"retention.ms": "3600000"})
-    await broker.services.topics.create(new)
+    await broker.services.topics.create(NewTopic("idle", partitions=partitions, config=config))
     await host.pass_time(MINUTE_MS)
     host.forget()
     yield host
@@ -147,3 +161,33 @@ async def test_a_change_outlives_a_checkpoint_that_fails(
     monkeypatch.setattr(host.disk, "write_atomic", write_atomic)
     await host.keep_house()
     assert host.recovery_point() == 1
+
+
+async def test_time_alone_closes_the_segment_of_an_idle_compacted_log_and_makes_it_due(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After `segment.ms` it is closed, and cleaned when its records are old enough (`min.compaction.lag.ms`)."""
+    config = {
+        "cleanup.policy": "compact",
+        "segment.ms": str(10 * MINUTE_MS),
+        "min.compaction.lag.ms": str(30 * MINUTE_MS),
+        "min.cleanable.dirty.ratio": "0",
+    }
+    async with _started(monkeypatch, ONE[1] + 1, config) as host:
+        host.append()
+        await host.pass_time(MINUTE_MS)
+        log = host.broker.replicas.held[ONE].log
+        host.forget()
+        await host.pass_time(8 * MINUTE_MS)
+        assert (log.segment_count, host.looks) == (1, 0)
+        await host.pass_time(2 * MINUTE_MS)
+        assert log.segment_count == 2
+        await flushed(host.broker)
+        await host.pass_time(10 * MINUTE_MS)
+        assert log.compaction.cleaned_to == 0
+        await host.pass_time(15 * MINUTE_MS)
+        assert log.compaction.cleaned_to == 1
+        await host.pass_time(MINUTE_MS)
+        host.forget()
+        await host.pass_time(MINUTE_MS)
+        assert host.looks == 0, "there is nothing left to clean"
