@@ -1,7 +1,7 @@
 """Fetches all partitions that are followed from one other broker, one request at a time.
 
 One round: a piece of producer state for each partition that starts afresh, then one fetch by long poll. It names the
-partitions of which this broker has something new to say (`followed.py`, `fetch_session.py`), and brings batches of any
+partitions of which this broker has something new to say (`followed.py`, `leader_session.py`), and brings batches of any
 that it follows. A fetch says how far this broker's logs go, by which the leader commits;
 with `log_flush=commit` it therefore waits until the fetched batches are on disk.
 
@@ -27,9 +27,9 @@ from echoless.broker.limited_log import RetryLog
 from echoless.broker.metrics import Metrics
 from echoless.broker.partitions.log_changes import LogChange, LogChanges
 from echoless.broker.partitions.partition import Partition
-from echoless.broker.replication.fetch_session import FetchSession
 from echoless.broker.replication.followed import Followed, takes_what_is_fetched
 from echoless.broker.replication.follower import Follower
+from echoless.broker.replication.leader_session import LeaderSession
 from echoless.broker.replication.peers import PeerError, Peers
 from echoless.protocol.errors import DecodeError, KafkaError
 from echoless.protocol.native.replica_session import NAMED_MAX, ReplicaWake
@@ -84,7 +84,7 @@ class Fetcher:
         self._context = context
         self._followed = Followed()
         self._session_numbers = itertools.count(1)
-        self._session: FetchSession | None = self._new_session()
+        self._session: LeaderSession | None = self._new_session()
         """None while the leader knows no sessions: then each fetch names all partitions."""
         self._changed = asyncio.Event()
         self._pause_s = PAUSE_MIN_S
@@ -145,8 +145,8 @@ class Fetcher:
                 self._context.on_failure(error)
                 return
 
-    def _new_session(self) -> FetchSession:
-        return FetchSession(next(self._session_numbers))
+    def _new_session(self) -> LeaderSession:
+        return LeaderSession(next(self._session_numbers))
 
     def _begin_anew(self) -> None:
         """Opens a session with the next message, in which all partitions are named."""

@@ -8,7 +8,7 @@ A follower is in at most one of three sets, and in none while its leader knows a
 | `starting` | get the producer state with which its log begins |
 | paused | wait for a moment: the leader refused it, or it could not take what the leader sent |
 
-Knows nothing of messages (`fetch_session.py`).
+Knows nothing of messages (`leader_session.py`).
 """
 
 from __future__ import annotations

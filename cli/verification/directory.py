@@ -10,9 +10,9 @@ from echoless.cli.errors import CommandError
 from echoless.cli.verification.coordination import ComparedCoordinator, check_coordination
 from echoless.cli.verification.findings import Findings
 from echoless.cli.verification.partition import (
-    CheckpointedOffsets,
     PartitionCheck,
     PartitionSummary,
+    PromisedOffsets,
 )
 from echoless.storage import paths
 from echoless.storage.checkpoints import OffsetCheckpoint
@@ -73,7 +73,7 @@ def check_directory(
     summaries = []
     for place in places:
         key = place.topic, place.partition
-        promises = CheckpointedOffsets(
+        promises = PromisedOffsets(
             recovery_point=recovery_points.get(key, 0),
             high_watermark=high_watermarks.get(key, 0),
             log_start_offset=log_starts.get(key, 0),

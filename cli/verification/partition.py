@@ -29,7 +29,7 @@ _FILES = OsFileSystem()
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
-class CheckpointedOffsets:
+class PromisedOffsets:
     """The data directory's promises about a partition's log."""
 
     recovery_point: int
@@ -61,7 +61,7 @@ class PartitionCheck:
     def __init__(
         self,
         directory: str,
-        promises: CheckpointedOffsets,
+        promises: PromisedOffsets,
         findings: Findings,
         advance: Callable[[int], None],
     ) -> None:

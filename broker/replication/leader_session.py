@@ -23,7 +23,7 @@ from echoless.protocol.native.replica_session import (
 from echoless.protocol.native.replication import ReplicaFetched
 
 
-class FetchSession:
+class LeaderSession:
     """One session with one leader."""
 
     def __init__(self, number: int) -> None:
