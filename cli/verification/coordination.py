@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from echoless.broker.config.dynamic import DynamicConfig
 from echoless.broker.config.loading import Config
 from echoless.broker.environment import COORDINATION_FILE
+from echoless.broker.metadata.config_nodes import DEFAULT_NAME
 from echoless.broker.metadata.topic import Topic
 from echoless.broker.tree.node_tree import CoordinationError
 from echoless.cli.verification.findings import Findings
@@ -45,6 +47,8 @@ def check_coordination(
 ) -> None:
     """Reads the coordinator and compares it with the partitions' `directories`.
 
+    Afterwards `coordinator.config` has the settings too that were changed while the broker ran.
+
     A broker that was killed may have been creating or deleting a topic, which the next start finishes.
     """
     hosts = coordinator.config.zookeeper_hosts if coordinator.is_named else None
@@ -74,6 +78,9 @@ def check_coordination(
             place,
             f"is an old copy: its last producer id is {tree.last_id}, and {last_id} was claimed",
         )
+    DynamicConfig(coordinator.config).apply(
+        tree.settings.get(DEFAULT_NAME, {}), tree.settings.get(str(broker_id), {})
+    )
     was_clean = _FILES.exists(paths.join(data_dir, paths.CLEAN_SHUTDOWN))
     report = findings.problem if was_clean else findings.note
     comparison = _Comparison(

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from echoless.broker.config.loading import Config
+from echoless.broker.metadata.broker_settings import BROKERS
+from echoless.broker.metadata.config_nodes import decode_config
 from echoless.broker.metadata.node_data import (
     CLUSTER_ID,
     TOPIC_DELETIONS,
@@ -34,6 +36,8 @@ class TreeContent(NamedTuple):
     last_id: int
     """The end of the newest block of producer ids."""
     topics: Mapping[str, Topic]
+    settings: Mapping[str, Mapping[str, str]]
+    """Settings that were changed while brokers ran, by the name of their node."""
 
 
 def read_embedded(path: str) -> TreeContent:
@@ -78,7 +82,15 @@ async def _read(tree: NodeTree) -> TreeContent:
     deleted = await _children(tree, TOPIC_DELETIONS)
     names = [name for name in await _children(tree, TOPICS) if name not in deleted]
     topics = await read_topics(tree, names)
-    return TreeContent(decode_cluster_id(cluster.data), last_id_of(block), topics)
+    settings = await _settings(tree)
+    return TreeContent(decode_cluster_id(cluster.data), last_id_of(block), topics, settings)
+
+
+async def _settings(tree: NodeTree) -> dict[str, dict[str, str]]:
+    names = await _children(tree, BROKERS)
+    nodes = await tree.read_many([f"{BROKERS}/{name}" for name in names])
+    found = zip(names, nodes, strict=True)
+    return {name: decode_config(f"{BROKERS}/{name}", node.data) for name, node in found if node}
 
 
 async def _children(tree: NodeTree, path: str) -> list[str]:

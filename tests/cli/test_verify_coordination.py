@@ -245,3 +245,27 @@ def test_what_brokers_accept_is_no_problem(
         assert taken
         ran = echoless("verify", directory, "--json", *settings)
         assert (ran.code, ran.json["problems"]) == (0, []), seed
+
+
+@pytest.mark.parametrize("of_all", [True, False])
+def test_a_log_is_judged_by_settings_that_were_changed_while_its_broker_ran(
+    tmp_path: Path, echoless: Command, *, of_all: bool
+) -> None:
+    """The broker accepted what it would have refused by the settings of its start."""
+
+    async def run() -> None:
+        async with in_process(tmp_path) as running:
+            broker = running.broker
+            await broker.services.topics.create(NewTopic(name="orders"))
+            await broker.settings.alter(
+                of_all=of_all,
+                edit=lambda _: {"unknown.producer.id": "accept"},
+                validate_only=False,
+            )
+            partition = broker.services.partitions.find("orders", 0)
+            for producer_id, sequence in ((1, 0), (2, 5)):
+                batch = make_batch(producer_id=producer_id, sequence=sequence)
+                assert isinstance(partition.append(batch, read_header(batch), 1000), Appended)
+
+    asyncio.run(run())
+    assert problems(echoless, tmp_path / "data") == []
