@@ -1,7 +1,7 @@
 """The cleaner: compacts logs in the background, one at a time, the one with the largest dirty part first.
 
-The work is done in a thread, about a millisecond at a time. While clients ask for anything it is a quarter of that, for
-a request may have to wait so long for the interpreter, and the cleaner pauses four times as long as it worked. Only the
+The work is done in a thread, some milliseconds at a time. While clients ask for anything it is a quarter of one, for a
+request may have to wait so long for the interpreter, and the cleaner pauses four times as long as it worked. Only the
 swaps of finished segments touch a log.
 
 A partition that cannot be cleaned is tried again after a minute, then after two, and so on up to an hour; it
@@ -39,8 +39,8 @@ logger = logging.getLogger(__name__)
 
 Key = tuple[str, int]
 
-_SLICE_S: Final = 0.001
-"""Work at a time; a step may take a little longer."""
+_SLICE_S: Final = 0.005
+"""Work at a time, as long as a thread may keep the interpreter anyhow; a step may take a little longer."""
 _BUSY_SLICE_S: Final = 0.00025
 """The same while clients ask for something."""
 _QUIET_S: Final = 0.1
