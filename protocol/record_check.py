@@ -51,6 +51,8 @@ KEYLESS_MAX: Final = 1000
 HEADERS_MAX: Final = 1_000_000
 """Limit on the record headers of one batch that is opened field by field."""
 _RECORD_LENGTH_MIN: Final = RECORD_BYTES_MIN - 1
+_NULL: Final = 1
+"""The length -1 as a varint."""
 _LEAST_BYTE: Final = 2 * _RECORD_LENGTH_MIN
 """The shortest length of a record as a varint."""
 _Walk = Callable[[Buffer, int, int], int]
@@ -265,8 +267,10 @@ def _walk_fields(data: Buffer, record_count: int, position: int) -> int:
             raise DecodeError(f"record {index} of {record_count} has offset delta {offset_delta}")
         for _ in range(2):  # the key, then the value
             byte = data[position]
-            if byte < 0x80:
-                position += 1 if byte & 1 else 1 + (byte >> 1)
+            if byte == _NULL:
+                position += 1
+            elif byte < 0x80 and not byte & 1:
+                position += 1 + (byte >> 1)
             else:
                 position = _skip_bytes(data, position)
         if data[position] == 0:
@@ -300,8 +304,13 @@ def _walk_keyed(data: Buffer, record_count: int, position: int) -> int:
 
 
 def _skip_bytes(data: Buffer, position: int) -> int:
-    """The position after a length and its bytes; may be past the end. Null takes no bytes."""
+    """The position after a length and its bytes; may be past the end. Null takes no bytes.
+
+    Raises `DecodeError` for other negative lengths: librdkafka would read no further.
+    """
     length, position = read_varint(data, position)
+    if length < -1:
+        raise DecodeError(f"a key or value claims {length} bytes; -1 says that there is none")
     return position + max(length, 0)
 
 

@@ -201,16 +201,27 @@ FIELDS = [
     field("Echoless: offset delta 1 on the first", record(1, b"v"), kafka=0),
     field("Echoless: offset delta -1", record(-1, b"v"), kafka=0),
     field("Echoless: huge offset delta", record(2**31 - 1, b"v"), kafka=0),
+    field("Echoless: key of -2 bytes", body(b"\0", ZERO, ZERO, varint(-2), NULL, ZERO), kafka=0),
+    field("Echoless: value of -61", body(b"\0", ZERO, ZERO, NULL, varint(-61), ZERO), kafka=0),
+    field(
+        "Echoless: value of -2**31",
+        body(b"\0", ZERO, ZERO, NULL, varint(-(2**31)), ZERO),
+        kafka=0,
+    ),
+    field(
+        "Echoless: header value of -2 bytes",
+        body(b"\0", ZERO, ZERO, NULL, NULL, varint(1), varint(1), b"h", varint(-2)),
+        kafka=0,
+    ),
 ]
 
 UNUSUAL_RECORDS = [
     body(b"\0", b"\xff" * 9 + b"\x01", ZERO, NULL, NULL, ZERO),
     body(b"\x7f", ZERO, ZERO, NULL, NULL, ZERO),
-    body(b"\0", ZERO, ZERO, varint(-5), varint(-(2**31)), ZERO),
     body(b"\0", b"\x80\x00", b"\x80\x80\x00", NULL, NULL, b"\x80\x00"),
-    body(b"\0", ZERO, ZERO, NULL, NULL, varint(1), varint(0), varint(-9)),
+    body(b"\0", ZERO, ZERO, NULL, NULL, varint(1), varint(0), NULL),
 ]
-"""Records that are right: wide timestamps, unknown attributes, other negatives for null, long forms."""
+"""Records that are right: wide timestamps, unknown attributes, long forms."""
 
 COMPRESSED = [
     Row(
