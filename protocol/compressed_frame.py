@@ -4,7 +4,8 @@ Decoders differ in what they take beyond that. The broker's own goes on into a s
 behind the first, and librdkafka refuses the batch. Stored, such a batch blocks its partition for some consumers, so a
 produced one is refused; what is already stored is read as leniently as ever. Required of
 
-* LZ4: one frame, independent blocks, no dictionary, no reserved flags, an end mark, and nothing behind the frame;
+* LZ4: one frame, independent blocks of which none is empty, no dictionary, no reserved flags, an end mark, and nothing
+  behind the frame;
 * Zstandard: one frame that is not skippable, no dictionary, a window of at most 128 MiB (Java's limit), a last block, and
   nothing behind the frame;
 * gzip: names and comments of at most 511 bytes (Go's limit). The end of its deflate stream only `compression.decompress`
@@ -34,6 +35,8 @@ _LZ4_CONTENT_CHECKSUM: Final = 0x04
 _LZ4_DICTIONARY: Final = 0x01
 _LZ4_BLOCK_CHECKSUM: Final = 0x10
 _LZ4_INDEPENDENT_BLOCKS: Final = 0x20
+_LZ4_EMPTY_BLOCK: Final = 1
+"""The size of a compressed block without content: a token, and no literals."""
 _ZSTD_MAGIC: Final = 0xFD2FB528
 _ZSTD_SINGLE_SEGMENT: Final = 0x20
 _ZSTD_RESERVED: Final = 0x08
@@ -101,7 +104,10 @@ def _lz4_end(data: Buffer, blocks_max: int) -> int:
     position = 15 if flags & _LZ4_CONTENT_SIZE else 7
     checksum = _CHECKSUM_BYTES if flags & _LZ4_BLOCK_CHECKSUM else 0
     for _ in range(blocks_max + 1):
-        size = int.from_bytes(data[position : position + 4], "little") & 0x7FFFFFFF
+        stated = int.from_bytes(data[position : position + 4], "little")
+        if stated == _LZ4_EMPTY_BLOCK:
+            raise DecodeError("an lz4 block holds nothing; consumers in Java stop there")
+        size = stated & 0x7FFFFFFF
         position += 4
         if not size:
             return position + (_CHECKSUM_BYTES if flags & _LZ4_CONTENT_CHECKSUM else 0)

@@ -99,6 +99,16 @@ def test_skippable_frames_are_refused(codec):
             one_frame(codec, data)
 
 
+def test_lz4_blocks_that_hold_nothing_are_refused():
+    """Java fails at one, wherever it is; the decoder here goes on behind it."""
+    frame = LZ4(DATA, block_linked=False, store_size=False)
+    for empty in (b"\x01\0\0\0\0", b"\x01\0\0\0\x0f", b"\0\0\0\x80"):
+        for position in (7, len(frame) - 4):
+            changed = frame[:position] + empty + frame[position:]
+            with pytest.raises(DecodeError):
+                one_frame(Codec.LZ4, changed)
+
+
 def test_dictionaries_are_refused():
     """No consumer has them; decoders here would not complain about the id alone."""
     frame = bytearray(LZ4(DATA, block_linked=False))
