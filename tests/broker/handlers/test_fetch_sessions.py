@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.broker.handlers.test_fetch import produce
-from tests.support.in_process import Running
+from tests.support.in_process import Running, flushed
 from tests.support.raw_client import RawConnection, create_topic, nested, topic_id
 from tests.support.session_client import INT32_MAX, NOTHING, VERSION, Rows, ask, found, send
 
@@ -205,6 +205,18 @@ async def test_a_log_start_alone_ends_no_wait(running: Running, ready: RawConnec
     response = await ready.receive_response("fetch", VERSION)
     assert found(response) == {("t", 0): (0, 0, 10, 5), ("t", 1): (0, 1, 11, 0)}
     await writer.close()
+
+
+async def test_retention_is_news(running: Running, ready: RawConnection) -> None:
+    """The log start that it moves is in the next answer; the records are older than a week."""
+    s = await opened(ready)
+    assert found(await ask(ready, (s, 1))) == {}
+    partition = running.broker.partitions["t", 1]
+    while partition.log.log_start_offset == 0:
+        await running.broker.housekeeping.round()
+        await flushed(running.broker)
+    answered = found(await ask(ready, (s, 2)))
+    assert answered["t", 1] == (0, 0, 10, 10)
 
 
 async def test_a_request_that_is_overtaken_is_refused(
