@@ -66,9 +66,14 @@ class OffsetCheckpoint:
         self._lines = {}
 
     def get(self, key: Partition) -> int:
-        """The partition's offset on disk; 0 without one."""
-        line = self._known().get(key)
+        """The partition's offset on disk; 0 without one, or while that is not known. From any thread: reads no file."""
+        line = (self._lines or {}).get(key)
         return 0 if line is None else int(line.rpartition(b" ")[2])
+
+    def lower(self, key: Partition, offset: int) -> None:
+        """Lowers the partition's offset to `offset` at most, durably. Raises as `change`."""
+        if key in self._known() and self.get(key) > offset:
+            self.change({key: offset})
 
     def partitions(self) -> Collection[Partition]:
         """Every partition in the file."""
@@ -102,9 +107,12 @@ class OffsetCheckpoint:
         return self._lines or {}
 
     def _replace(self, lines: dict[Partition, bytes]) -> None:
-        self._lines = None  # a write that fails may have replaced the file, or not
         data = b"%d\n%d\n" % (VERSION, len(lines)) + b"".join(lines.values())
-        self._fs.write_atomic(self._path, data + f"{_checksum_line(data)}\n".encode())
+        try:
+            self._fs.write_atomic(self._path, data + f"{_checksum_line(data)}\n".encode())
+        except BaseException:
+            self._lines = None  # the file may have been replaced, or not
+            raise
         self._lines = lines
 
 

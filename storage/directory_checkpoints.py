@@ -192,8 +192,7 @@ class DirectoryCheckpoints:
                 self._cleaned_to,
                 self._log_starts,
             ):
-                if file.get(key) > offset:
-                    file.change({key: offset})
+                file.lower(key, offset)
 
     def put_log_start(self, key: Partition, offset: int) -> None:
         """Sets one partition's log start to `offset`, durably."""

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from echoless.storage.checkpoints import CheckpointError, OffsetCheckpoint
+from echoless.storage.file_system import StorageError
 from tests.fakes.memory_file_system import MemoryFileSystem
 
 OFFSETS = {("payments.eu", 1): 2**63 - 1, ("orders", 1): 977, ("orders", 0): 1042}
@@ -112,3 +113,31 @@ def test_damage_is_named(content: bytes, reason: str) -> None:
     """A damaged file is refused with its path and what is wrong with it."""
     with pytest.raises(CheckpointError, match=f"recovery-point-offset-checkpoint: .*{reason}"):
         checkpoint_of(content).read()
+
+
+def test_a_look_during_a_write_sees_what_was_there_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads no file, which would bring back old lines after the write; after one that failed nothing is known."""
+    fs = MemoryFileSystem()
+    fs.make_directory("/data")
+    checkpoint = OffsetCheckpoint(fs, PATH)
+    checkpoint.write({("t", 0): 1})
+    write_atomic, seen = fs.write_atomic, []
+
+    def look(path: str, data: bytes, **options: bool) -> None:
+        seen.append(checkpoint.get(("t", 0)))
+        write_atomic(path, data, **options)
+
+    monkeypatch.setattr(fs, "write_atomic", look)
+    checkpoint.change({("t", 0): 2})
+    assert (seen, checkpoint.get(("t", 0))) == ([1], 2)
+
+    def fail(path: str, _data: bytes, **_options: bool) -> None:
+        raise StorageError(path, "no space")
+
+    monkeypatch.setattr(fs, "write_atomic", fail)
+    with pytest.raises(StorageError):
+        checkpoint.change({("t", 0): 3})
+    assert checkpoint.get(("t", 0)) == 0
+    monkeypatch.setattr(fs, "write_atomic", write_atomic)
+    checkpoint.lower(("t", 0), 1)
+    assert checkpoint.get(("t", 0)) == 1
