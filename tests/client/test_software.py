@@ -23,7 +23,7 @@ async def test_every_connection_names_its_software(tmp_path: Path) -> None:
         host, port = broker.kafka_address.split(":")
         with BrokerConnection.open(host, int(port)):
             pipelined = await PipelinedConnection.open(host, int(port), 10)
-            rows = get_json(broker.admin_address, "/connections")["connections"]
+            rows = get_json(broker.admin_address, "/connections", timeout_s=30)["connections"]
             await pipelined.close()
     finally:
         broker.kill()
