@@ -6,7 +6,8 @@ produced one is refused; what is already stored is read as leniently as ever. Re
 
 * LZ4: one frame, independent blocks of which none is empty, no dictionary, no reserved flags, an end mark, and nothing
   behind the frame;
-* Zstandard: one frame that is not skippable, no dictionary, a window of at most 128 MiB (Java's limit), a last block, and
+* Zstandard: one frame that is not skippable, no dictionary, a window of at most 128 MiB (Java's limit), no block
+  larger than the window (Go's), a last block, and
   nothing behind the frame;
 * gzip: names and comments of at most 511 bytes (Go's limit). The end of its deflate stream only `compression.decompress`
   knows.
@@ -43,6 +44,8 @@ _ZSTD_RESERVED: Final = 0x08
 _ZSTD_CHECKSUM: Final = 0x04
 _ZSTD_DICTIONARY: Final = 0x03
 _ZSTD_RLE: Final = 1
+_ZSTD_BLOCK_BYTES_MAX: Final = 128 * 1024
+"""The limit of the format, which is the window if that is smaller."""
 _ZSTD_SIZE_BYTES: Final = (0, 2, 4, 8)
 _WINDOW_LOG_MAX: Final = 27
 _CHECKSUM_BYTES: Final = 4
@@ -125,15 +128,20 @@ def _zstd_end(data: Buffer, blocks_max: int) -> int:
         raise DecodeError(f"a zstd frame has flags {descriptor:#04x}, which consumers do not know")
     position = 5
     size_bytes = _ZSTD_SIZE_BYTES[descriptor >> 6]
+    block_bytes_max = _ZSTD_BLOCK_BYTES_MAX
     if descriptor & _ZSTD_SINGLE_SEGMENT:
         size_bytes = size_bytes or 1
     else:
-        if data[position] >> 3 > _WINDOW_LOG_MAX - 10:
+        exponent, eighths = data[position] >> 3, data[position] & 7
+        if exponent > _WINDOW_LOG_MAX - 10:
             raise DecodeError(f"a zstd window is limited to {1 << _WINDOW_LOG_MAX} bytes")
+        block_bytes_max = min(block_bytes_max, (1 << 7 + exponent) * (8 + eighths))
         position += 1
     position += size_bytes
     for _ in range(blocks_max + 1):
         block = int.from_bytes(data[position : position + 3], "little")
+        if block >> 3 > block_bytes_max:
+            raise DecodeError(f"a zstd block of {block >> 3} bytes exceeds its {block_bytes_max}")
         position += 3 + (1 if block >> 1 & 3 == _ZSTD_RLE else block >> 3)
         if block & 1 or position > len(data):
             return position + (_CHECKSUM_BYTES if descriptor & _ZSTD_CHECKSUM else 0)

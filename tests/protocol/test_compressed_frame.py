@@ -161,6 +161,19 @@ def test_names_in_gzip_are_bounded(flags):
             assert decompress(Codec.GZIP, long) == DATA, "what is stored is still read"
 
 
+def test_zstd_blocks_fit_into_the_window():
+    """Go's decoder refuses a larger one, which the others take if it is not compressed."""
+    for window, bytes_max in ((0, 1024), (1, 1152), (5 << 3, 32 * 1024), (10 << 3, 128 * 1024)):
+        for size in (bytes_max, bytes_max + 1):
+            block = (1 | size << 3).to_bytes(3, "little") + b"x" * size
+            frame = b"\x28\xb5\x2f\xfd\x00" + bytes([window]) + block
+            if size == bytes_max:
+                assert one_frame(Codec.ZSTD, frame) == b"x" * size
+                continue
+            with pytest.raises(DecodeError):
+                one_frame(Codec.ZSTD, frame)
+
+
 def test_many_empty_blocks_reach_the_limit():
     """Walking over them costs time without any decompressed byte."""
     header = zstd_streamed(DATA)[:6]
