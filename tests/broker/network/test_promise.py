@@ -8,6 +8,7 @@ import pytest
 
 from echoless.broker.metrics import Metrics
 from echoless.broker.network.connection import Connection
+from echoless.broker.network.loop_turn import LOOP_TURN
 from echoless.broker.network.memory_budget import MemoryBudget
 from echoless.broker.network.promise import Promise
 from echoless.broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
@@ -84,7 +85,8 @@ class Fed:
 
 
 @pytest.fixture
-async def fed():
+async def fed(monkeypatch):
+    monkeypatch.setattr(LOOP_TURN, "clock", lambda: 0.0)  # a slow machine ends no turn
     one = Fed()
     yield one
     if one.connection.host:

@@ -13,6 +13,7 @@ from echoless.broker.config.internal_topics import CONSUMER_OFFSETS
 from echoless.broker.handlers import metadata
 from echoless.broker.handlers.config_resource import ConfigResourceType
 from echoless.broker.metadata.topic import NewTopic
+from echoless.broker.network.loop_turn import LOOP_TURN
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.metadata_request import WantedTopic
 from tests.support.in_process import Running
@@ -33,8 +34,11 @@ async def test_it_is_made_once_however_many_ask(running: Running) -> None:
     assert (log.config.retention_ms, log.config.retention_bytes) == (-1, -1)
 
 
-async def test_metadata_marks_it(running: Running, kafka: RawConnection) -> None:
+async def test_metadata_marks_it(
+    running: Running, kafka: RawConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A consumer that subscribes by a pattern leaves it out; on the native port, too."""
+    monkeypatch.setattr(LOOP_TURN, "clock", lambda: 0.0)  # a slow machine ends no turn
     await create_topic(kafka, "t", 1)
     await running.broker.groups.topic.until_created()
     for version in (1, 9, 12):
