@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from echoless.broker.native.framed import AnswerFields
 from echoless.broker.native.replica_pass import ReplicaPass, Turn, turn_of
-from echoless.broker.native.replica_session import ReplicaSessions
+from echoless.broker.native.replica_sessions import ReplicaSessions
 from echoless.broker.network.promise import Promise
 from echoless.broker.network.request import Peer
 from echoless.broker.network.turns import ROWS_PER_TURN, work_in_turns

@@ -16,7 +16,8 @@ from echoless.broker.cluster import leadership_doubt
 from echoless.broker.cluster.member import ClusterMember
 from echoless.broker.controller import campaign
 from echoless.broker.metadata.node_data import NO_LEADER, LeaderAndIsr
-from echoless.broker.native.replica_session import ReplicaSessions, Session
+from echoless.broker.native.replica_session import Session
+from echoless.broker.native.replica_sessions import ReplicaSessions
 from echoless.broker.partitions.core.gap_patience import GapPatience
 from echoless.broker.partitions.core.in_sync_replicas import InSyncReplicas
 from echoless.broker.partitions.partition import Partition

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import pytest
 
-from echoless.broker.native.replica_session import ReplicaSessions, Row, Session
+from echoless.broker.native.replica_session import Row, Session
+from echoless.broker.native.replica_sessions import ReplicaSessions
 from echoless.broker.partitions.waiters import Waiters
 from echoless.broker.replication.fetcher import Fetcher
 from echoless.protocol.native.replica_session import SessionFetch
