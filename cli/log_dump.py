@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from echoless.cli.data_files import ReadOnlyFile
 from echoless.cli.output import time_text
+from echoless.protocol.control_records import EndMarker, read_marker
 from echoless.protocol.errors import DecodeError
 from echoless.protocol.record_batch import BatchHeader, Codec, compute_crc
 from echoless.protocol.records import Record, iterate_records
@@ -56,7 +57,9 @@ def record_rows(path: str) -> Iterator[dict[str, Any]]:
             if compute_crc(batch) != header.crc:
                 raise CorruptLogError(path, position, "the CRC does not match")
             try:
-                yield from map(_record_row, iterate_records(batch))
+                marker = read_marker(batch) if header.is_control else None
+                for record in iterate_records(batch):
+                    yield _record_row(record) | _shown(marker)
             except DecodeError as error:
                 raise CorruptLogError(path, position, str(error)) from error
 
@@ -69,6 +72,13 @@ def _record_row(record: Record) -> dict[str, Any]:
         "value": _text(record.value),
         "headers": ", ".join(f"{name}={_text(value)}" for name, value in record.headers),
     }
+
+
+def _shown(marker: EndMarker | None) -> dict[str, Any]:
+    """The key and the value of a transaction marker in words."""
+    if marker is None:
+        return {}
+    return {"key": marker.type.name, "value": f"coordinator epoch {marker.coordinator_epoch}"}
 
 
 def _text(data: bytes | None) -> str | None:

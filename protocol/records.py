@@ -167,9 +167,7 @@ def build_batch(
     if not records:
         raise ValueError("a batch holds at least one record")
     timestamps = [record.timestamp for record in records]
-    body = bytearray()
-    for offset_delta, record in enumerate(records):
-        _write_record(body, record, record.timestamp - timestamps[0], offset_delta)
+    body = encode_records(records)
     header = BatchHeader(
         base_offset=base_offset,
         batch_length=0,
@@ -186,6 +184,14 @@ def build_batch(
         record_count=len(records),
     )
     return seal_batch(header, compress(codec, body))
+
+
+def encode_records(records: Sequence[Record]) -> bytearray:
+    """The bytes of at least one record as a batch holds them, without compression."""
+    body, base_timestamp = bytearray(), records[0].timestamp
+    for offset_delta, record in enumerate(records):
+        _write_record(body, record, record.timestamp - base_timestamp, offset_delta)
+    return body
 
 
 def _write_record(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from echoless.protocol.control_records import EndMarker, MarkerType, build_marker
 from echoless.protocol.record_batch import read_header
 from echoless.storage import paths
 from tests.cli.command import Command
@@ -43,6 +44,20 @@ def test_records_are_shown_as_text_where_they_are_text(tmp_path: Path, echoless:
     row = echoless("dump", segment, "--records", "--json").json[0]["rows"][1]
     assert (row["offset"], row["key"], row["value"]) == (1, "key", "value 1")
     assert row["headers"] == "trace=\\x00\\xff"
+
+
+def test_markers_are_shown_in_words(tmp_path: Path, echoless: Command) -> None:
+    """The marker of a transaction says how it ended, and by which coordinator's word."""
+    segment = tmp_path / f"{0:020d}.log"
+    ends = EndMarker(MarkerType.COMMIT, 3), EndMarker(MarkerType.ABORT, 4)
+    segment.write_bytes(
+        b"".join(build_marker(end, 7, 0, 1000, base_offset=i) for i, end in enumerate(ends))
+    )
+    rows = echoless("dump", segment, "--records", "--json").json[0]["rows"]
+    assert [(row["offset"], row["key"], row["value"]) for row in rows] == [
+        (0, "COMMIT", "coordinator epoch 3"),
+        (1, "ABORT", "coordinator epoch 4"),
+    ]
 
 
 def test_directory_shows_all_of_its_files(tmp_path: Path, echoless: Command) -> None:
