@@ -70,7 +70,16 @@ class FieldReader:
         self, read: Callable[[FieldReader], Value], most: int = ELEMENTS_MAX
     ) -> tuple[Value, ...]:
         """Reads a length of at most `most`, and as many values, each with `read`."""
+        return self._elements(self._compact_size() if self.flexible else self.int32(), read, most)
+
+    def nullable_array(self, read: Callable[[FieldReader], Value]) -> tuple[Value, ...] | None:
+        """Reads an array that may be null."""
         count = self._compact_size() if self.flexible else self.int32()
+        return None if count == -1 else self._elements(count, read, ELEMENTS_MAX)
+
+    def _elements(
+        self, count: int, read: Callable[[FieldReader], Value], most: int
+    ) -> tuple[Value, ...]:
         if not 0 <= count <= min(most, len(self._data) - self._position):
             raise DecodeError(f"an array of {count} elements in {len(self._data)} bytes")
         return tuple([read(self) for _ in range(count)])

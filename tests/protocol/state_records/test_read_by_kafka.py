@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets` as Apache Kafka's own log dump reads them."""
+"""Records of `__consumer_offsets` and `__transaction_state` as Apache Kafka's own log dump reads them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ from echoless.protocol.records import Record, build_batch
 from echoless.protocol.state_records.classic_group_value import write_group_value
 from echoless.protocol.state_records.group_keys import write_group_key, write_offset_key
 from echoless.protocol.state_records.offset_value import write_offset_value
+from echoless.protocol.state_records.transaction_records import (
+    write_transaction_key,
+    write_transaction_value,
+)
 from tests.compatibility.kafka_tools import run_tool
 from tests.protocol.state_records.test_consumer_group_values import RECORDS
 from tests.protocol.state_records.test_page import KEY, OFFSET, REBALANCING, STABLE
+from tests.protocol.state_records.test_transaction_records import EMPTY, PREPARED
 from tests.support.apache_kafka import KafkaVersion
 from tests.toolchain import require
 
@@ -108,3 +113,54 @@ def test_kafka_4_reads_the_records_of_the_consumer_protocol(tmp_path: Path) -> N
         f'{{"type":"{kind}","data":{{{key}}}}} payload: {{"version":"0","data":{{{value}}}}}'
         for kind, (key, value) in zip(types, _CONSUMER_ROWS, strict=True)
     ]
+
+
+_METADATA = "transaction_metadata::transactionalId=orders payload: "
+_ID = '{"type":"0","data":{"transactionalId":"orders"}} payload: '
+_TOPICS = '"transactionPartitions":[{"topic":"t","partitionIds":[0,1]}]'
+_TRANSACTIONS = {
+    KafkaVersion.V3_9: [
+        (
+            f"{_METADATA}producerId:7,producerEpoch:6,state=Empty,partitions=[],"
+            "txnLastUpdateTimestamp=1700000000000,txnTimeoutMs=60000"
+        ),
+        (
+            f"{_METADATA}producerId:7,producerEpoch:32767,state=PrepareCommit,partitions=[t-1,t-0],"
+            "txnLastUpdateTimestamp=1700000000001,txnTimeoutMs=60000"
+        ),
+        f"{_METADATA}<DELETE>",
+    ],
+    KafkaVersion.V4: [
+        (
+            f'{_ID}{{"version":"1","data":{{"producerId":7,"producerEpoch":6,"transactionTimeoutMs":60000,'
+            '"transactionStatus":0,"transactionPartitions":null,'
+            '"transactionLastUpdateTimestampMs":1700000000000,"transactionStartTimestampMs":-1}}'
+        ),
+        (
+            f'{_ID}{{"version":"1","data":{{"producerId":7,"previousProducerId":7,"nextProducerId":8,'
+            f'"producerEpoch":32767,"transactionTimeoutMs":60000,"transactionStatus":2,{_TOPICS},'
+            '"transactionLastUpdateTimestampMs":1700000000001,'
+            '"transactionStartTimestampMs":1700000000000,"clientTransactionVersion":2}}'
+        ),
+        f"{_ID}<DELETE>",
+    ],
+}
+
+
+@pytest.mark.parametrize("version", list(KafkaVersion))
+def test_kafka_reads_transactional_ids(tmp_path: Path, version: KafkaVersion) -> None:
+    """`kafka-dump-log --transaction-log-decoder` shows every field that is Kafka's, and skips the others."""
+    require("java", "kafka" if version is KafkaVersion.V3_9 else "kafka-4")
+    key = write_transaction_key("orders")
+    values = (write_transaction_value(EMPTY), write_transaction_value(PREPARED), None)
+    segment = tmp_path / "00000000000000000000.log"
+    segment.write_bytes(
+        build_batch([Record(offset, 0, key, value) for offset, value in enumerate(values)])
+    )
+    printed = run_tool(
+        "kafka.tools.DumpLogSegments",
+        *("--transaction-log-decoder", "--files", str(segment)),
+        jars=version.jars,
+    )
+    rows = [line.partition(" key: ")[2] for line in printed.splitlines() if "| offset: " in line]
+    assert rows == _TRANSACTIONS[version]
