@@ -6,14 +6,15 @@ record is no client's:
     key    i16 version (0) | i16 type: 0 ABORT, 1 COMMIT
     value  i16 version (0) | i32 epoch of the coordinator that sent the marker
 
-As in Kafka (`ControlRecordType`, `EndTransactionMarker`):
+As in Kafka 3.9.1 (`ControlRecordType`, `EndTransactionMarker`):
 
 * a later version is read as version 0, and bytes that follow its fields are ignored;
 * a negative version, or fewer bytes than version 0 has, is corrupt;
 * only the first record counts;
 * a batch without records is what compaction leaves of a marker whose transaction is gone: it ends nothing;
-* other types (those of Kafka's metadata log, and unknown ones) end nothing. There Kafka differs: where such a batch
-  carries a producer id, its log cannot be loaded.
+* the batch is not compressed (Kafka's code would decompress one; nothing writes it);
+* other types (those of Kafka's metadata log, and unknown ones) end nothing. (Kafka cannot load a
+  log in which such a batch carries a producer id.)
 
 Knows nothing of producer state and of files.
 """
@@ -22,24 +23,29 @@ from __future__ import annotations
 
 import enum
 import struct
-from itertools import islice
 from typing import Final, NamedTuple
 
 from echoless.protocol.errors import DecodeError
 from echoless.protocol.record_batch import (
     CONTROL_BIT,
+    HEADER_SIZE,
     MAGIC,
     NO_LEADER_EPOCH,
     TRANSACTIONAL_BIT,
     BatchHeader,
     Buffer,
+    read_header,
     seal_batch,
 )
-from echoless.protocol.records import Record, encode_records, iterate_records
 from echoless.protocol.sequence import NO_SEQUENCE
+from echoless.protocol.varint import VARLONG_BITS, read_varint
 
 _KEY: Final = struct.Struct(">hh")
 _VALUE: Final = struct.Struct(">hi")
+_AROUND: Final = bytes.fromhex("2000000008 00000000 0c 000000000000 00")
+"""The record of a marker with empty fields: 16 bytes after the length; a key of 4, a value of 6, no headers."""
+_KEY_POSITION: Final = 5
+_VALUE_POSITION: Final = 10
 _VERSION: Final = 0
 
 
@@ -67,8 +73,6 @@ def build_marker(
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
     """The control batch of one marker, 78 bytes; the leader stamps offset and leader epoch as for any batch."""
-    key = _KEY.pack(_VERSION, marker.type)
-    value = _VALUE.pack(_VERSION, marker.coordinator_epoch)
     header = BatchHeader(
         base_offset=base_offset,
         batch_length=0,
@@ -84,7 +88,10 @@ def build_marker(
         base_sequence=NO_SEQUENCE,
         record_count=1,
     )
-    return seal_batch(header, encode_records([Record(base_offset, timestamp_ms, key, value)]))
+    record = bytearray(_AROUND)
+    _KEY.pack_into(record, _KEY_POSITION, _VERSION, marker.type)
+    _VALUE.pack_into(record, _VALUE_POSITION, _VERSION, marker.coordinator_epoch)
+    return seal_batch(header, record)
 
 
 def read_marker(batch: Buffer) -> EndMarker | None:
@@ -92,25 +99,46 @@ def read_marker(batch: Buffer) -> EndMarker | None:
 
     The CRC is not checked. Raises `DecodeError` for a record that cannot be a control record.
     """
-    for record in islice(iterate_records(batch), 1):
-        return _marker(record)
-    return None
-
-
-def _marker(record: Record) -> EndMarker | None:
-    _, type_id = _read(_KEY, record.key, "key of a control record")
+    header = read_header(batch)
+    if header.size != len(batch):
+        raise DecodeError(f"the batch claims {header.size} bytes, there are {len(batch)}")
+    if not header.record_count:
+        return None
+    if header.codec_id:
+        raise DecodeError(f"a control batch is compressed, by codec {header.codec_id}")
+    key, value = _first_record(batch)
+    type_id = _read(_KEY, key, "key of a control record")
     if type_id not in (MarkerType.ABORT, MarkerType.COMMIT):
         return None
-    _, coordinator_epoch = _read(_VALUE, record.value, "value of a transaction marker")
-    return EndMarker(MarkerType(type_id), coordinator_epoch)
+    return EndMarker(MarkerType(type_id), _read(_VALUE, value, "value of a transaction marker"))
 
 
-def _read(fields: struct.Struct, data: bytes | None, name: str) -> tuple[int, int]:
-    """The version and the field after it."""
-    size = 0 if data is None else len(data)
-    if data is None or size < fields.size:
-        raise DecodeError(f"the {name} takes at least {fields.size} bytes, it has {size}")
+def _first_record(batch: Buffer) -> tuple[Buffer, Buffer]:
+    """Key and value, empty if null. Not `protocol/records.py`, which a start has no other use for."""
+    length, start = read_varint(batch, HEADER_SIZE)
+    end = start + length
+    if length < 0 or end > len(batch):
+        raise DecodeError(f"the record of a control batch claims {length} bytes")
+    body = memoryview(batch)[:end]
+    position = read_varint(body, start + 1, VARLONG_BITS)[1]
+    position = read_varint(body, position)[1]
+    key, position = _read_bytes(body, position)
+    return key, _read_bytes(body, position)[0]
+
+
+def _read_bytes(body: memoryview, position: int) -> tuple[memoryview, int]:
+    length, position = read_varint(body, position)
+    end = position + max(length, 0)
+    if end > len(body):
+        raise DecodeError(f"a field of a control record claims {length} bytes")
+    return body[position:end], end
+
+
+def _read(fields: struct.Struct, data: Buffer, name: str) -> int:
+    """The field after the version."""
+    if len(data) < fields.size:
+        raise DecodeError(f"the {name} takes at least {fields.size} bytes, it has {len(data)}")
     version, field = fields.unpack_from(data)
     if version < 0:
         raise DecodeError(f"the {name} has version {version}")
-    return version, field
+    return int(field)

@@ -280,22 +280,22 @@ def commit(
     now_ms: int,
     window: int = WINDOW_DEFAULT,
 ) -> ProducerEntry:
-    """Returns the entry after the batch was written at `base_offset`. Checks nothing.
+    """Returns the entry after a batch that has an effect on it was written at `base_offset`. Checks nothing.
 
     A leader's own append and a replicated or recovered batch are committed alike; the epoch may
-    therefore move back on a follower (the caller counts and logs that). A transaction marker in a
-    log that another system wrote sets the epoch and adds no batch.
+    therefore move back on a follower (the caller counts and logs that). A transaction marker, or a
+    batch of a transaction that has no sequence, sets the epoch and adds no batch.
     """
     kept: tuple[BatchMetadata, ...] = ()
     run_start = NO_SEQUENCE
     epoch, attributes = header.producer_epoch, header.attributes
     if entry is not None and entry.producer_epoch == epoch:
         kept, run_start = entry.batches, entry.run_start
-    if attributes & CONTROL_BIT:
-        return ProducerEntry(epoch, run_start, now_ms, kept)
     base_sequence, offset_delta = header.base_sequence, header.last_offset_delta
+    if attributes & CONTROL_BIT or base_sequence < 0:
+        return ProducerEntry(epoch, run_start, now_ms, kept)
     last_sequence = base_sequence + offset_delta
-    if base_sequence < 0 or last_sequence > SEQUENCE_MAX:
+    if last_sequence > SEQUENCE_MAX:
         last_sequence = header.last_sequence
     if not kept or (
         base_sequence != kept[-1][0] + 1 and not follows(base_sequence, kept[-1].last_sequence)

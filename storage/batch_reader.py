@@ -1,6 +1,6 @@
 """Walking the batches of a segment file: headers only, or whole batches with their CRC checked.
 
-Headers are parsed in place in large reads; the records are never decoded. Called by `segment.py` and
+Headers are parsed in place in large reads; no records are decoded but those of control batches. Called by `segment.py` and
 `scrub.py`. Does not check offsets (`offset_order.py`).
 """
 
@@ -10,13 +10,16 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from echoless.protocol.control_records import EndMarker
 from echoless.protocol.errors import DecodeError
+from echoless.protocol.producer_effect import marker_in
 from echoless.protocol.record_batch import (
     BATCH_LENGTH_MIN,
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
     BatchHeader,
+    Buffer,
     compute_crc,
     read_header,
     walk,
@@ -142,6 +145,16 @@ def read_batches(file: File, chunk_bytes: int = _SCAN_BYTES) -> Iterator[PlacedB
             raise CorruptLogError(file.path, position, str(error)) from error
         if position == start:
             raise CorruptLogError(file.path, position, "the last batch is incomplete")
+
+
+def read_stored_marker(
+    file: File, position: int, header: BatchHeader, batch: Buffer
+) -> EndMarker | None:
+    """The marker in a batch of the file, None in most. Raises `CorruptLogError` if it cannot be read."""
+    try:
+        return marker_in(header, batch)
+    except DecodeError as error:
+        raise CorruptLogError(file.path, position, f"a control batch: {error}") from error
 
 
 def _read_size(file: File, position: int, chunk_bytes: int) -> int:

@@ -37,6 +37,7 @@ from echoless.protocol.dedup import (
 )
 from echoless.protocol.dedup import Append as AppendDecision
 from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.producer_effect import NO_EFFECT, effect_of, marker_in
 from echoless.protocol.record_batch import (
     LEADER_STAMP,
     LOG_OVERHEAD,
@@ -58,10 +59,10 @@ from echoless.storage.old_segments import OldSegments
 from echoless.storage.opening import LogOpening, Recovered
 from echoless.storage.pending_change import PendingChange
 from echoless.storage.pending_flush import PendingFlush
-from echoless.storage.producers.replay import is_remembered, remove_snapshots, replay_batch
+from echoless.storage.producers.replay import remove_snapshots, replay_batch
 from echoless.storage.producers.snapshot import encode_snapshot
 from echoless.storage.producers.state import ProducerStates
-from echoless.storage.replicated_batches import check_batches, count_run
+from echoless.storage.replicated_batches import CheckedBatch, check_batches, count_run
 from echoless.storage.scrub import ClosedSegment
 from echoless.storage.segment import Segment
 
@@ -217,13 +218,15 @@ class Log:
         if length + LOG_OVERHEAD > config.segment_bytes:
             raise _too_large(header, config)
         entry, producer_id = None, header.producer_id
-        if producer_id >= 0:
+        has_effect = producer_id >= 0  # a client's batch always has a sequence
+        if has_effect:
             entry = self.producers.get(producer_id)
             if is_client:
                 rules = self._rules_of_unknown() if entry is None else self._rules
                 decision = decide(entry, header, rules)
             else:
                 decision = decide_epoch(entry, header)
+                has_effect = effect_of(header, marker_in(header, batch)) is not NO_EFFECT
             if decision is not APPEND:
                 assert not isinstance(decision, AppendDecision)
                 return decision
@@ -251,7 +254,7 @@ class Log:
             self._latest_ms = now_ms
         if not base_offset:
             self._set_rules()
-        if producer_id >= 0 and (is_client or is_remembered(header)):
+        if has_effect:
             after = commit(entry, header, base_offset, now_ms, config.window)
             self.producers.put(producer_id, after)
         return _new(Appended, (base_offset, last_offset, timestamp, log_append_time))
@@ -263,28 +266,29 @@ class Log:
         leader epochs fall. A `StorageError` may leave some of the batches appended.
         """
         view = memoryview(batches)
-        placed = check_batches(view, self.log_end_offset, self.leader_epochs.latest_epoch)
-        epochs_moved_back = 0
-        while placed:
-            first = placed[0].header
+        checked = check_batches(view, self.log_end_offset, self.leader_epochs.latest_epoch)
+        epochs_moved_back = start = 0
+        while checked:
+            first = checked[0].header
             segment = self._writable(first, first.last_offset, first.partition_leader_epoch, now_ms)
-            count = count_run(placed, segment, now_ms, self.config)
-            start, end = placed[0].position, placed[count - 1].end_position
-            headers = [header for _, header in placed[:count]]
-            epochs_moved_back += self._append_run(segment, view[start:end], headers, now_ms)
-            placed = placed[count:]
+            count = count_run(checked, segment, now_ms, self.config)
+            run, checked = checked[:count], checked[count:]
+            end = run[-1].end_position
+            epochs_moved_back += self._append_run(segment, view[start:end], run, now_ms)
+            start = end
         self._set_rules()
         return ReplicatedAppend(self.log_end_offset - 1, epochs_moved_back)
 
     def _append_run(
-        self, segment: Segment, batches: Buffer, headers: list[BatchHeader], now_ms: int
+        self, segment: Segment, batches: Buffer, run: list[CheckedBatch], now_ms: int
     ) -> int:
         """Writes batches to the segment; returns how many producer epochs moved back."""
+        headers = [one.header for one in run]
         segment.append_run(batches, headers)
         # Written; nothing can fail any more.
         self.log_end_offset = headers[-1].next_offset
         self._latest_ms = max(self._latest_ms, now_ms)
-        return sum(replay_batch(self.producers, header, now_ms) for header in headers)
+        return sum(replay_batch(self.producers, one.header, one.marker, now_ms) for one in run)
 
     def _writable(
         self, header: BatchHeader, last_offset: int, leader_epoch: int, now_ms: int

@@ -208,8 +208,8 @@ def _scan_segment(opening: LogOpening, recovered: Recovered, segment: Segment) -
             encode_snapshot, base_offset, recovered.producers.freeze()
         )
     latest_epoch, end = epochs.latest_epoch, base_offset
-    for _, header, _ in segment.scan():
-        replay_batch(recovered.producers, header, opening.now_ms)
+    for header, marker in segment.scan():
+        replay_batch(recovered.producers, header, marker, opening.now_ms)
         if header.partition_leader_epoch > latest_epoch:
             latest_epoch = header.partition_leader_epoch
             epochs.assign(latest_epoch, end)  # before a hole, as when the batch was appended

@@ -7,25 +7,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import takewhile
+from typing import NamedTuple
 
+from echoless.protocol.control_records import EndMarker
 from echoless.protocol.errors import DecodeError
-from echoless.protocol.record_batch import compute_crc, walk
-from echoless.storage.batch_reader import PlacedHeader
+from echoless.protocol.producer_effect import marker_in
+from echoless.protocol.record_batch import BatchHeader, compute_crc, walk
 from echoless.storage.log_config import LogConfig
 from echoless.storage.offset_order import breach
 from echoless.storage.segment import Segment
 
 
-def check_batches(batches: memoryview, next_offset: int, leader_epoch: int) -> list[PlacedHeader]:
-    """Positions and headers of batches that continue a log which ends at `next_offset`.
+class CheckedBatch(NamedTuple):
+    """A batch that continues the log."""
 
-    Raises `DecodeError` unless all are whole, their CRCs match, and neither their offsets nor their
-    leader epochs fall below `next_offset`, `leader_epoch` or each other. A hole between offsets must
-    fit into a segment, since the leader's does.
+    end_position: int
+    header: BatchHeader
+    marker: EndMarker | None
+
+
+def check_batches(batches: memoryview, next_offset: int, leader_epoch: int) -> list[CheckedBatch]:
+    """The batches that continue a log which ends at `next_offset`, one directly after the other.
+
+    Raises `DecodeError` unless all are whole, their CRCs match, their markers can be read, and neither
+    their offsets nor their leader epochs fall below `next_offset`, `leader_epoch` or each other. A hole
+    between offsets must fit into a segment, since the leader's does.
     """
     end = 0
-    placed = [PlacedHeader(position, header) for position, header in walk(batches)]
-    for position, header in placed:
+    checked = []
+    for position, header in walk(batches):
         end = position + header.size
         if breach(header, next_offset, next_offset):
             raise DecodeError(
@@ -39,19 +49,18 @@ def check_batches(batches: memoryview, next_offset: int, leader_epoch: int) -> l
             )
         if compute_crc(batches[position:end]) != header.crc:
             raise DecodeError(f"the CRC of the batch at offset {next_offset} does not match")
+        checked.append(CheckedBatch(end, header, marker_in(header, batches[position:end])))
         next_offset, leader_epoch = header.next_offset, header.partition_leader_epoch
     if end != len(batches):
         raise DecodeError(f"{len(batches) - end} bytes are left over after the last whole batch")
-    return placed
+    return checked
 
 
 def count_run(
-    placed: Sequence[PlacedHeader], segment: Segment, now_ms: int, config: LogConfig
+    checked: Sequence[CheckedBatch], segment: Segment, now_ms: int, config: LogConfig
 ) -> int:
     """Counts the batches with the first one's leader epoch that fit into `segment` together."""
-    epoch = placed[0].header.partition_leader_epoch
-    headers = [
-        header
-        for _, header in takewhile(lambda p: p.header.partition_leader_epoch == epoch, placed)
-    ]
+    epoch = checked[0].header.partition_leader_epoch
+    run = takewhile(lambda one: one.header.partition_leader_epoch == epoch, checked)
+    headers = [one.header for one in run]
     return segment.count_fitting(headers, now_ms, config)

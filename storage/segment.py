@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from echoless.protocol.control_records import EndMarker
 from echoless.protocol.record_batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -28,12 +29,12 @@ from echoless.storage import paths
 from echoless.storage.batch_reader import (
     LOOK_UP_BYTES,
     REPLAY_BYTES,
-    PlacedBatch,
     PlacedHeader,
     last_end,
     locate,
     read_batches,
     read_headers,
+    read_stored_marker,
 )
 from echoless.storage.file_system import CorruptLogError, File, FileSystem, StorageError
 from echoless.storage.log_config import LogConfig
@@ -223,9 +224,17 @@ class Segment:
             end = placed.header.next_offset
         return end
 
-    def replay_from(self, offset: int) -> Iterator[PlacedHeader]:
-        """Yields the same as `headers_from`, in large reads."""
-        return self._headers_from(offset, REPLAY_BYTES)
+    def replay_from(self, offset: int) -> Iterator[tuple[BatchHeader, EndMarker | None]]:
+        """Yields the same headers as `headers_from`, in large reads, with the markers of control batches.
+
+        Raises `CorruptLogError` at a control batch whose record cannot be read.
+        """
+        for position, header in self._headers_from(offset, REPLAY_BYTES):
+            if not header.is_control:
+                yield header, None
+                continue
+            batch = self.file.read(position, header.size)
+            yield header, read_stored_marker(self.file, position, header, batch)
 
     def _headers_from(self, offset: int, chunk_bytes: int) -> Iterator[PlacedHeader]:
         position = 0
@@ -236,8 +245,8 @@ class Segment:
             if header.base_offset + header.last_offset_delta >= offset:
                 yield placed
 
-    def scan(self) -> Iterator[PlacedBatch]:
-        """Yields all batches from the start, checks their CRCs and rebuilds the indexes.
+    def scan(self) -> Iterator[tuple[BatchHeader, EndMarker | None]]:
+        """Yields header and marker of all batches, checks their CRCs and rebuilds the indexes.
 
         Raises `CorruptLogError` at damage; the segment then ends before it.
         """
@@ -247,9 +256,10 @@ class Segment:
         for placed in read_batches(self.file):
             position, header, batch = placed
             last_offset = check_order(self.file.path, placed, expected, self.base_offset)
+            marker = read_stored_marker(self.file, position, header, batch)
             note(position, len(batch), last_offset, header.newest_record_ms)
             self.next_offset = expected = last_offset + 1
-            yield placed
+            yield header, marker
 
     def read(self, offset: int, bytes_max: int, end_offset: int) -> bytes:
         """Reads whole batches from the one that holds `offset`, all below `end_offset`.

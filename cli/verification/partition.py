@@ -19,7 +19,12 @@ from echoless.cli.verification.indexes import IndexCheck
 from echoless.cli.verification.producers import ProducerCheck
 from echoless.protocol.record_batch import BatchHeader, compute_crc
 from echoless.storage import paths
-from echoless.storage.batch_reader import REPLAY_BYTES, PlacedHeader, read_headers
+from echoless.storage.batch_reader import (
+    REPLAY_BYTES,
+    PlacedHeader,
+    read_headers,
+    read_stored_marker,
+)
 from echoless.storage.file_system import CorruptLogError, StorageError
 from echoless.storage.offset_order import breach
 from echoless.storage.os_file_system import OsFileSystem
@@ -155,7 +160,8 @@ class PartitionCheck:
     def _check_batch(self, file: ReadOnlyFile, placed: PlacedHeader, indexes: IndexCheck) -> None:
         position, header = placed
         place = f"{file.path} at {position}"
-        if compute_crc(file.read(position, header.size)) != header.crc:
+        batch = file.read(position, header.size)
+        if compute_crc(batch) != header.crc:
             damage = CorruptLogError(file.path, position, "the CRC does not match")
             if self._is_torn_tail():
                 raise damage
@@ -168,6 +174,7 @@ class PartitionCheck:
         else:
             if header.base_offset > self._expected:
                 self._see_hole(header.base_offset)
+            marker = read_stored_marker(file, position, header, batch)
             self._count(header)
             offsets = header.last_offset_delta + 1
             if header.record_count > offsets:
@@ -176,7 +183,7 @@ class PartitionCheck:
                 self._thinned += 1
                 self._removed += offsets - header.record_count
             self._epochs.see(place, header)
-            self._producers.see(place, header)
+            self._producers.see(place, header, marker)
             indexes.see(position, header)
         self._expected = header.next_offset
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from echoless.broker.config.loading import Config
 from echoless.cli.data_files import offset_files
 from echoless.cli.verification.findings import Findings
+from echoless.protocol.control_records import EndMarker
 from echoless.protocol.dedup import (
     Append,
     BatchMetadata,
@@ -26,6 +27,7 @@ from echoless.protocol.dedup import (
     decide,
 )
 from echoless.protocol.errors import ErrorCode
+from echoless.protocol.producer_effect import NO_EFFECT, effect_of
 from echoless.protocol.record_batch import BatchHeader
 from echoless.protocol.sequence import NO_PRODUCER_EPOCH
 from echoless.storage import paths
@@ -80,13 +82,14 @@ class ProducerCheck:
                     self._states.put(producer_id, entry)
                 self._is_complete = snapshot.offset == first_offset
 
-    def see(self, place: str, header: BatchHeader) -> None:
+    def see(self, place: str, header: BatchHeader, marker: EndMarker | None) -> None:
         """Takes in the next batch of the log; `place` names file and position."""
         self.reach(header.base_offset)
-        if header.producer_id < 0 or (header.base_sequence < 0 and not header.is_control):
+        effect = effect_of(header, marker)
+        if effect is NO_EFFECT:
             return
         entry = self._states.get(header.producer_id)
-        if not header.is_control and self.trusted:
+        if effect.remembers_sequence and self.trusted:
             entry = self._judge(place, header, entry)
         window = self._states.window
         entry = commit(entry, header, header.base_offset, _NO_TIME, window)

@@ -1,4 +1,4 @@
-"""Rebuilding producer state: the newest valid snapshot, then the batch headers after it.
+"""Rebuilding producer state: the newest valid snapshot, then the batch headers and markers after it.
 
 A replayed batch counts as appended at the time that the caller passes, since the log does not record
 the broker's clock. Opening a log passes the time of opening, truncation the latest time that the log
@@ -14,7 +14,9 @@ import logging
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from echoless.protocol.control_records import EndMarker
 from echoless.protocol.dedup import commit
+from echoless.protocol.producer_effect import NO_EFFECT, effect_of
 from echoless.protocol.record_batch import BatchHeader
 from echoless.storage import paths
 from echoless.storage.file_system import FileSystem, StorageError
@@ -91,14 +93,11 @@ def rebuild(  # noqa: PLR0917 - the parts of a log, in the order of `Log`'s own
     return Rebuilt(snapshot_offset, damaged, replayed)
 
 
-def is_remembered(header: BatchHeader) -> bool:
-    """Whether a batch with a producer id changes the state: if it has a sequence, or is a marker."""
-    return header.base_sequence >= 0 or header.is_control
-
-
-def replay_batch(producers: ProducerStates, header: BatchHeader, now_ms: int) -> bool:
+def replay_batch(
+    producers: ProducerStates, header: BatchHeader, marker: EndMarker | None, now_ms: int
+) -> bool:
     """Adds one batch of the log to the state; returns whether its producer's epoch moved back."""
-    if header.producer_id < 0 or not is_remembered(header):
+    if effect_of(header, marker) is NO_EFFECT:
         return False
     entry = producers.get(header.producer_id)
     producers.put(
@@ -115,9 +114,9 @@ def replay_segments(
     for segment in segments.from_offset(start):
         if segment.base_offset >= end or segment.next_offset <= start:
             continue
-        for _, header in segment.replay_from(start):
+        for header, marker in segment.replay_from(start):
             if header.base_offset >= end:
                 break
-            replay_batch(producers, header, now_ms)
+            replay_batch(producers, header, marker, now_ms)
             count += 1
     return count
