@@ -30,7 +30,7 @@ from echoless.protocol.producer_effect import ProducerEffect
 from echoless.protocol.record_batch import BatchHeader
 
 
-class EndedTransaction(NamedTuple):
+class ClosedTransaction(NamedTuple):
     """A transaction whose marker is stored; if it was aborted, an entry of the transaction index."""
 
     producer_id: int
@@ -73,7 +73,7 @@ class OpenTransactions:
 
     def note(
         self, header: BatchHeader, base_offset: int, effect: ProducerEffect
-    ) -> EndedTransaction | None:
+    ) -> ClosedTransaction | None:
         """Adds a batch that was stored at `base_offset`, after all others.
 
         Returns the transaction that it ended; None if it ended none. A marker of another epoch ends it too.
@@ -84,14 +84,14 @@ class OpenTransactions:
             return self._end(header.producer_id, base_offset + header.last_offset_delta)
         return None
 
-    def _end(self, producer_id: int, last_offset: int) -> EndedTransaction | None:
+    def _end(self, producer_id: int, last_offset: int) -> ClosedTransaction | None:
         first_offset = self._open.pop(producer_id, None)
         if first_offset is None:
             return None
         heappush(self._ended, (first_offset, last_offset))
         oldest = self.oldest()
         stable = last_offset + 1 if oldest is None else oldest[1]
-        return EndedTransaction(producer_id, first_offset, last_offset, stable)
+        return ClosedTransaction(producer_id, first_offset, last_offset, stable)
 
     def last_stable_offset(self, high_watermark: int, log_start_offset: int = 0) -> int:
         """The last stable offset; `high_watermark` is at least that of the call before.

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from echoless.protocol.control_records import EndMarker, MarkerType
 from echoless.protocol.producer_effect import effect_of
 from echoless.protocol.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
-from echoless.storage.producers.open_transactions import EndedTransaction, OpenTransactions
+from echoless.storage.producers.open_transactions import ClosedTransaction, OpenTransactions
 from tests.protocol.sample_batches import header
 
 MARKER: Final = EndMarker(MarkerType.ABORT, 0)
@@ -50,7 +50,7 @@ class Partition:
         self.end_offset = 0
         self.open = OpenTransactions()
 
-    def store(self, batch: LoggedBatch) -> EndedTransaction | None:
+    def store(self, batch: LoggedBatch) -> ClosedTransaction | None:
         base_offset, self.end_offset = self.end_offset, self.end_offset + batch.header.record_count
         self.log.append(LoggedBatch(batch.header._replace(base_offset=base_offset), batch.marker))
         effect = effect_of(batch.header, batch.marker)
@@ -138,9 +138,9 @@ def test_a_marker_above_the_high_watermark_holds_readers_back() -> None:
     one.store(plain(9, 10))
     one.store(data(1, 2))
     one.store(data(2, 3))
-    assert one.store(end(2)) == EndedTransaction(2, 12, 15, 10)
+    assert one.store(end(2)) == ClosedTransaction(2, 12, 15, 10)
     assert one.open.last_stable_offset(16) == 10
-    assert one.store(end(1)) == EndedTransaction(1, 10, 16, 17)
+    assert one.store(end(1)) == ClosedTransaction(1, 10, 16, 17)
     assert one.open.last_stable_offset(16) == 10
     assert one.open.last_stable_offset(17) == 17
 
