@@ -8,10 +8,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from echoless.coordinators.append_errors import coordinator_code
 from echoless.coordinators.effects import LogLine, Reply
 from echoless.coordinators.events import Now
 from echoless.coordinators.groups.answers import DeleteAnswer, OffsetDeleteAnswer
-from echoless.coordinators.groups.append_errors import group_code
 from echoless.coordinators.groups.classic import membership
 from echoless.coordinators.groups.config import GroupCoordinatorConfig
 from echoless.coordinators.groups.consumer import parking
@@ -72,7 +72,7 @@ def _has_offset(store: GroupStore, group: Group, topic: str, partition: int) -> 
 
 
 def _offsets_deleted(reply_id: int, codes: list[ErrorCode], code: ErrorCode, _now: Now) -> Effects:
-    answered = group_code(code)
+    answered = coordinator_code(code)
     if answered is not ErrorCode.NONE:
         codes = [answered if one is ErrorCode.NONE else one for one in codes]
     return [Reply(reply_id, OffsetDeleteAnswer(ErrorCode.NONE, tuple(codes)))]
@@ -105,7 +105,7 @@ def _delete_next(
     """Append some more tombstones, the group's own last; offsets that are being committed are removed, too."""
     if code is not ErrorCode.NONE:
         group.state = GroupState.EMPTY
-        return replied(reply_id, DeleteAnswer(group_code(code)))
+        return replied(reply_id, DeleteAnswer(coordinator_code(code)))
     places = _next_places(store, group)
     if places:
         records: list[GroupRecord] = [

@@ -10,10 +10,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from echoless.coordinators.append_errors import coordinator_code
 from echoless.coordinators.effects import CancelTimer, LogLine, SetTimer
 from echoless.coordinators.events import Now
 from echoless.coordinators.groups.answers import JoinAnswer, JoinedMember, SyncAnswer
-from echoless.coordinators.groups.append_errors import group_code
 from echoless.coordinators.groups.classic import membership, sessions
 from echoless.coordinators.groups.classic.member import Member
 from echoless.coordinators.groups.config import GroupCoordinatorConfig
@@ -169,7 +169,7 @@ class Rebalances:
         if group.state is GroupState.COMPLETING_REBALANCE and is_current:
             if code is ErrorCode.NONE:
                 return self._answer_joins(store, group, now)
-            return self._generation_failed(store, group, group_code(code), now)
+            return self._generation_failed(store, group, coordinator_code(code), now)
         effects = self.try_complete(store, group, now)
         return effects + self.timer_fired(store, group, now)
 

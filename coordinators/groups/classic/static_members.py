@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
+from echoless.coordinators.append_errors import coordinator_code
 from echoless.coordinators.effects import LogLine, Reply
 from echoless.coordinators.events import Now
 from echoless.coordinators.groups.answers import JoinAnswer, SyncAnswer
-from echoless.coordinators.groups.append_errors import group_code
 from echoless.coordinators.groups.bounds import GroupBounds
 from echoless.coordinators.groups.classic import membership, sessions
 from echoless.coordinators.groups.classic.member import Member
@@ -142,7 +142,7 @@ def _stored(store: GroupStore, replacement: _Replacement, code: ErrorCode, now: 
     sharer = replacement.request.sharer
     membership.set_protocols(store, group, member, replacement.old_protocols, sharer)
     effects += sessions.extend(group, member, now)
-    refused = JoinAnswer(group_code(code), "")
+    refused = JoinAnswer(coordinator_code(code), "")
     return effects + membership.answer_earlier_join(store, reply_id, refused)
 
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
+from echoless.coordinators.append_errors import coordinator_code
 from echoless.coordinators.effects import LogLine, Reply
 from echoless.coordinators.events import Now
 from echoless.coordinators.groups.answers import GroupAnswer, refusal
-from echoless.coordinators.groups.append_errors import group_code
 from echoless.coordinators.groups.classic import membership
 from echoless.coordinators.groups.consumer import parking, sessions
 from echoless.coordinators.groups.consumer.group import ConsumerGroup
@@ -183,5 +183,5 @@ def _end_of_ids(store: GroupStore, group: Group) -> Effects:
 
 def _failure(request: GroupRequest, code: ErrorCode) -> GroupAnswer:
     if code is ErrorCode.MESSAGE_TOO_LARGE and isinstance(request, ConsumerHeartbeat):
-        return ConsumerHeartbeatAnswer(group_code(code), _TOO_LARGE)
-    return refusal(request, group_code(code))
+        return ConsumerHeartbeatAnswer(coordinator_code(code), _TOO_LARGE)
+    return refusal(request, coordinator_code(code))

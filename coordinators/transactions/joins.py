@@ -1,0 +1,67 @@
+"""The decisions of AddPartitionsToTxn and AddOffsetsToTxn, and of the leaders' question whether a partition was added."""
+
+from __future__ import annotations
+
+from echoless.coordinators.events import Now
+from echoless.coordinators.transactions.answers import DONE, TransactionAnswer, Transition
+from echoless.coordinators.transactions.config import EPOCH_BUMP_VERSION
+from echoless.coordinators.transactions.requests import AddPartitions, VerifyPartitions
+from echoless.coordinators.transactions.transitions import joined
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.state_records.transaction_records import (
+    EndedTransaction,
+    TransactionEnd,
+    TransactionStatus,
+    TransactionValue,
+)
+
+
+def decide_add(
+    value: TransactionValue | None, request: AddPartitions, now: Now
+) -> Transition | TransactionAnswer:
+    """Decide while nothing is under way."""
+    if value is None:
+        return TransactionAnswer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    code = _identity_error(value, request)
+    if code is ErrorCode.PRODUCER_FENCED and _has_timed_out(value, request):
+        code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if code is not ErrorCode.NONE:
+        return TransactionAnswer(code)
+    if value.status is TransactionStatus.ONGOING and request.partitions <= value.partitions:
+        return DONE
+    return Transition(joined(value, request, now), DONE)
+
+
+def verified(value: TransactionValue | None, request: VerifyPartitions) -> TransactionAnswer:
+    """Answer a leader. What is under way is not looked at: the leader's own guard decides about that."""
+    if value is None:
+        return TransactionAnswer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    code = _identity_error(value, request)
+    if code is ErrorCode.NONE and value.status.is_prepared:
+        code = ErrorCode.CONCURRENT_TRANSACTIONS
+    if code is not ErrorCode.NONE:
+        return TransactionAnswer(code)
+    return TransactionAnswer(abortable=request.partitions - value.partitions)
+
+
+def _identity_error(
+    value: TransactionValue, request: AddPartitions | VerifyPartitions
+) -> ErrorCode:
+    if request.producer_id != value.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if request.producer_epoch != value.producer_epoch:
+        return ErrorCode.PRODUCER_FENCED
+    return ErrorCode.NONE
+
+
+def _has_timed_out(value: TransactionValue, request: AddPartitions) -> bool:
+    """Whether the session lost its transaction to the timeout, and no one has taken over.
+
+    Clients of the first generation go on after 49 with the next epoch; 90 would end them.
+    """
+    lost = EndedTransaction(request.producer_id, request.producer_epoch, TransactionEnd.TIMED_OUT)
+    return (
+        value.status.is_complete
+        and value.ended == lost
+        and request.client_version < EPOCH_BUMP_VERSION
+    )
