@@ -17,6 +17,7 @@ from echoless.storage.checkpoints import read_lines, split_line
 from echoless.storage.file_system import StorageError
 from echoless.storage.os_file_system import OsFileSystem
 from echoless.storage.producers.snapshot import SnapshotError, read_snapshot
+from echoless.storage.transaction_index import ENTRY_SIZE, TransactionIndex
 
 Rows = Sequence[dict[str, Any]]
 _FILES = OsFileSystem()
@@ -77,7 +78,7 @@ def _files(path: str) -> list[str]:
 def _dump_file(path: str, *, records: bool, limit: int) -> FileDump:
     reader = _reader(paths.name_of(path))
     if reader is None:
-        known = ".log, .index, .timeindex, .snapshot, leader-epoch-checkpoint"
+        known = ".log, .index, .timeindex, .txnindex, .snapshot, leader-epoch-checkpoint"
         raise CommandError(f"{path} is not a file that can be shown ({known})")
     rows: list[dict[str, Any]] = []
     try:
@@ -110,6 +111,13 @@ def _time_rows(path: str, _: bool) -> Any:
     return (entry._asdict() for entry in read_time_entries(path, _base_offset(path)))
 
 
+def _transaction_rows(path: str, _: bool) -> Any:
+    index = TransactionIndex.decode(_base_offset(path), _FILES.read_bytes(path))
+    if index is None:
+        raise StorageError(path, f"is not a series of entries of {ENTRY_SIZE} bytes of version 0")
+    return (aborted._asdict() for aborted in index)
+
+
 def _snapshot_rows(path: str, _: bool) -> Any:
     for producer_id, entry in read_snapshot(_FILES, path).items():
         window = ", ".join(
@@ -140,5 +148,6 @@ _READERS: dict[str, Callable[[str, bool], Any]] = {
     paths.LOG: _log_rows,
     paths.OFFSET_INDEX: _index_rows,
     paths.TIME_INDEX: _time_rows,
+    paths.TRANSACTION_INDEX: _transaction_rows,
     paths.SNAPSHOT: _snapshot_rows,
 }

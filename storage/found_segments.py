@@ -30,7 +30,7 @@ def open_segments(opening: LogOpening) -> Segments:
     if bases:
         _check_beginning(opening, bases[0])
     for file in files:
-        if file.offset not in bases and file.suffix in {paths.OFFSET_INDEX, paths.TIME_INDEX}:
+        if file.offset not in bases and file.suffix in paths.SEGMENT_INDEXES:
             fs.remove(paths.offset_file(directory, file.offset, file.suffix))
     if not bases:
         return Segments([_first_segment(opening)])

@@ -7,7 +7,7 @@
         clock-checkpoint  producer-id-checkpoint
         <topic>-<partition>/
             partition.metadata  leader-epoch-checkpoint
-            00000000000000000000.log  .index  .timeindex    (20 digits: the segment's base offset)
+            00000000000000000000.log  .index  .timeindex  .txnindex   (20 digits: the segment's base offset)
             00000000000000000042.snapshot                   (producer state of all offsets < 42)
             replacement.snapshot                            (of the log that will replace this one)
             00000000000000000000.log.cleaned  .log.swap     (compaction's; `compaction/swap.py`)
@@ -42,12 +42,17 @@ ACCEPTED_LOSS: Final = "accepted-loss"
 LOG: Final = ".log"
 OFFSET_INDEX: Final = ".index"
 TIME_INDEX: Final = ".timeindex"
+TRANSACTION_INDEX: Final = ".txnindex"
+SPARSE_INDEXES: Final = (OFFSET_INDEX, TIME_INDEX)
+"""The indexes that a segment's batches suffice to make again."""
+SEGMENT_INDEXES: Final = (*SPARSE_INDEXES, TRANSACTION_INDEX)
+"""Everything that goes with the `.log` of its name."""
 SNAPSHOT: Final = ".snapshot"
 CLEANED: Final = ".log.cleaned"
 SWAP: Final = ".log.swap"
 
 # Text: each is compiled with its first use, and a start on a new directory uses none.
-_OFFSET_FILE: Final = r"(\d{20})(\.log|\.index|\.timeindex|\.snapshot)"
+_OFFSET_FILE: Final = r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)"
 _SWAP_FILE: Final = r"(\d{20})\.log\.swap"
 _PARTITION: Final = r"([a-zA-Z0-9._-]+)-(0|[1-9]\d*)"
 _DELETED: Final = r".+-\d+\.[0-9a-f]{32}-delete"

@@ -17,8 +17,8 @@ compacted one, that a crash cut short is carried out first (`replacement.py`, `c
 4. At the first damage: below the recovery point refuse the log, naming file and position. Above it log
    what will be lost, remove the later segments and cut the torn tail off, durably (`torn_tail.py`).
    Crash: the damage, or what is left of it, is found again at the same place.
-5. Remove the snapshots above the end of the log, durably, before anything is appended there.
-   Crash: done again, since the log still ends before them.
+5. Remove the snapshots above the end of the log, and the entries of aborted transactions, durably, before
+   anything is appended there. Crash: done again, since the log still ends before them.
 6. If the log start (DeleteRecords; its checkpoint outlived the tail) is above the end: write the
    producer state as a snapshot at the log start, begin a segment there, remove the others.
    Crash: the new segment does not meet the old ones, is cut by step 4, and this is done again.
@@ -54,6 +54,7 @@ from echoless.storage.producers.snapshot import encode_snapshot, write_snapshot
 from echoless.storage.segment import Segment
 from echoless.storage.segments import Segments
 from echoless.storage.torn_tail import cut_tail
+from echoless.storage.transaction_index_file import cut_transaction_index
 
 logger = logging.getLogger(__name__)
 
@@ -226,6 +227,8 @@ def _agree_on_offsets(opening: LogOpening, recovered: Recovered) -> None:
     if stale:
         remove_snapshots(fs, directory, reversed(stale))
         fs.sync_directory(directory)
+    if not opening.clean:
+        cut_transaction_index(fs, directory, recovered.segments.active.base_offset, end)
     recovered.recovery_point = min(recovered.recovery_point, end)
     for offset in [offset for offset in recovered.snapshots if offset > end]:
         del recovered.snapshots[offset]

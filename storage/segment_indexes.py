@@ -1,15 +1,18 @@
-"""The two indexes of one segment, in memory and in their files.
+"""The sparse indexes of one segment, in memory and in their files, and its file of aborted transactions.
 
 While a segment is appended to, they grow in memory, and no file is touched. Once it is closed, `save`
 writes and syncs the files; any thread may do that, since a closed segment has no other writer. The
 indexes of a segment found on disk are read when first needed. Files that are missing, torn or do not
-point at batches are rebuilt from the headers of the log: an index is a convenience, never evidence.
+point at batches are rebuilt from the headers of the log: a sparse index is a convenience, never evidence.
+
+The file of aborted transactions is evidence (`transaction_index_file.py`). It goes with the others, and is cut.
 
 Called by `segment.py`. Knows nothing of appending and of other segments.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from echoless.protocol.record_batch import HEADER_SIZE
@@ -19,8 +22,8 @@ from echoless.storage.file_system import CorruptLogError, File, FileSystem, Stor
 from echoless.storage.offset_index import OffsetIndex
 from echoless.storage.offset_order import check_order
 from echoless.storage.time_index import TimeIndex
+from echoless.storage.transaction_index_file import cut_transaction_index
 
-_SUFFIXES: Final = (paths.OFFSET_INDEX, paths.TIME_INDEX)
 _ENTRY_SIZES: Final = {
     paths.OFFSET_INDEX: offset_index.ENTRY_SIZE,
     paths.TIME_INDEX: time_index.ENTRY_SIZE,
@@ -64,7 +67,9 @@ class SegmentIndexes:
 
         Without an entry in the offset index all batches are walked anyway.
         """
-        return bool(self.offsets) or any(self._fs.exists(self._path(s)) for s in _SUFFIXES)
+        return bool(self.offsets) or any(
+            self._fs.exists(self._path(s)) for s in paths.SPARSE_INDEXES
+        )
 
     def load(self) -> None:
         """Loads both into memory if necessary."""
@@ -167,19 +172,21 @@ class SegmentIndexes:
     def truncate_to(self, position: int, offset: int) -> None:
         """Drops the batches from `position` and `offset` on.
 
-        The files are removed first: they describe batches that others will replace.
+        The sparse ones' files are removed first: they describe batches that others will replace.
         """
         offsets, times = self.offsets, self.times
-        self.remove_files()
+        self._remove(paths.SPARSE_INDEXES)
+        directory = paths.parent_of(self._file.path)
+        cut_transaction_index(self._fs, directory, self.base_offset, offset)
         self.is_unsaved = True
         offsets.truncate_to(position)
         times.truncate_to(offset)
         self._note_after_last_entry()
 
     def save(self) -> None:
-        """Writes both files and syncs them. The segment is sealed, and not appended to."""
+        """Writes both sparse files and syncs them. The segment is sealed, and not appended to."""
         for suffix, data in zip(
-            _SUFFIXES, (self.offsets.encode(), self.times.encode()), strict=True
+            paths.SPARSE_INDEXES, (self.offsets.encode(), self.times.encode()), strict=True
         ):
             file = self._fs.open(self._path(suffix), create=True)
             try:
@@ -195,7 +202,10 @@ class SegmentIndexes:
             self._offsets = self._times = None
 
     def remove_files(self) -> None:
-        for suffix in _SUFFIXES:
+        self._remove(paths.SEGMENT_INDEXES)
+
+    def _remove(self, suffixes: Iterable[str]) -> None:
+        for suffix in suffixes:
             self._fs.remove(self._path(suffix))
 
     def _load(self) -> None:
@@ -207,7 +217,7 @@ class SegmentIndexes:
             self._note_after_last_entry()
 
     def _read_files(self) -> tuple[OffsetIndex | None, TimeIndex | None]:
-        offset_path, time_path = (self._path(suffix) for suffix in _SUFFIXES)
+        offset_path, time_path = (self._path(suffix) for suffix in paths.SPARSE_INDEXES)
         if not self._have_files():
             return None, None
         try:
@@ -221,7 +231,7 @@ class SegmentIndexes:
             return None, None  # a swap of compaction has just removed them, in another thread
 
     def _have_files(self) -> bool:
-        return all(self._fs.exists(self._path(suffix)) for suffix in _SUFFIXES)
+        return all(self._fs.exists(self._path(suffix)) for suffix in paths.SPARSE_INDEXES)
 
     def _is_sound(self, offsets: OffsetIndex) -> bool:
         """Whether the last entry points at the batch that it names."""

@@ -91,17 +91,22 @@ class TransactionIndex:
 
         Every entry is looked at, since nothing else says which records were aborted.
         """
-        if len(data) % ENTRY_SIZE:
-            return None
-        newest = base_offset - 1
-        for version, producer_id, first, last, stable in _ENTRY.iter_unpack(data):
+        index = cls.decode_beginning(base_offset, data)
+        return index if len(index) * ENTRY_SIZE == len(data) else None
+
+    @classmethod
+    def decode_beginning(cls, base_offset: int, data: bytes) -> TransactionIndex:
+        """The entries before the first bytes that cannot be one."""
+        newest, end = base_offset - 1, 0
+        whole = memoryview(data)[: len(data) // ENTRY_SIZE * ENTRY_SIZE]
+        for version, producer_id, first, last, stable in _ENTRY.iter_unpack(whole):
             if version != _VERSION or producer_id < 0 or last <= newest:
-                return None
+                break
             if not 0 <= first <= last or not 0 <= stable <= last + 1:
-                return None
-            newest = last
+                break
+            newest, end = last, end + ENTRY_SIZE
         index = cls(base_offset)
-        index._data += data
+        index._data += data[:end]
         return index
 
     def _place_of(self, offset: int) -> int:

@@ -6,10 +6,12 @@ files it replaces:
 1. It was written to `<base>.log.cleaned` and synced. Crash: the old segments; opening the log removes it.
 2. Rename it to `<base>.log.swap`, and sync the directory. Crash before the sync: the old segments, or as after
    it. From then on the replacement is decided, and opening the log carries out the rest.
-3. Remove the old segments but the first, the newest first, each before its indexes. Crash: done again from
+3. Put the aborted transactions of the others behind those of the first one, in one atomic write. Crash: done
+   again, and nothing is left to do.
+4. Remove the old segments but the first, the newest first, each before its indexes. Crash: done again from
    step 3.
-4. Remove the indexes of the first one, which describe other bytes. Crash: done again from step 3.
-5. Rename the new segment over the first one, and sync the directory. Crash: done again from step 3, or done.
+5. Remove the sparse indexes of the first one, which describe other bytes. Crash: done again from step 3.
+6. Rename the new segment over the first one, and sync the directory. Crash: done again from step 3, or done.
 
 The indexes of the new segment are in memory, and the next flush writes them. Producer snapshots at bases that
 are gone are removed by the next `Log.start_removal`, or when the log is closed.
@@ -32,6 +34,7 @@ from echoless.storage.file_system import CorruptLogError, FileSystem, StorageErr
 from echoless.storage.log_config import LogConfig
 from echoless.storage.segment import Segment
 from echoless.storage.segment_indexes import SegmentIndexes
+from echoless.storage.transaction_index_file import merge_transaction_indexes
 
 logger = logging.getLogger(__name__)
 
@@ -116,11 +119,13 @@ def _remove_vain(fs: FileSystem, path: str) -> None:
 
 
 def _put_in_place(fs: FileSystem, directory: str, base: int, replaced: Iterable[int]) -> None:
-    """Steps 3 to 5. `replaced`: the base offsets of the other old segments, rising."""
-    for offset in reversed([*replaced]):
-        for suffix in (paths.LOG, paths.OFFSET_INDEX, paths.TIME_INDEX):
+    """Steps 3 to 6. `replaced`: the base offsets of the other old segments, rising."""
+    others = [*replaced]
+    merge_transaction_indexes(fs, directory, base, others)
+    for offset in reversed(others):
+        for suffix in (paths.LOG, *paths.SEGMENT_INDEXES):
             fs.remove(paths.offset_file(directory, offset, suffix))
-    for suffix in (paths.OFFSET_INDEX, paths.TIME_INDEX):
+    for suffix in paths.SPARSE_INDEXES:
         fs.remove(paths.offset_file(directory, base, suffix))
     fs.rename(
         paths.offset_file(directory, base, paths.SWAP),

@@ -7,6 +7,8 @@ from pathlib import Path
 from echoless.protocol.control_records import EndMarker, MarkerType, build_marker
 from echoless.protocol.record_batch import read_header
 from echoless.storage import paths
+from echoless.storage.producers.open_transactions import ClosedTransaction
+from echoless.storage.transaction_index import TransactionIndex
 from tests.cli.command import Command
 from tests.cli.data_directory import file_of, fill
 
@@ -58,6 +60,22 @@ def test_markers_are_shown_in_words(tmp_path: Path, echoless: Command) -> None:
         (0, "COMMIT", "coordinator epoch 3"),
         (1, "ABORT", "coordinator epoch 4"),
     ]
+
+
+def test_aborted_transactions_are_shown(tmp_path: Path, echoless: Command) -> None:
+    """One row per entry of a `.txnindex`; bytes that are no entry are a problem."""
+    file = tmp_path / f"{5:020d}.txnindex"
+    index = TransactionIndex(5)
+    index.append(ClosedTransaction(7, 6, 8, 9))
+    file.write_bytes(index.encode())
+    (dumped,) = echoless("dump", file, "--json").json
+    assert dumped["rows"] == [
+        {"producer_id": 7, "first_offset": 6, "last_offset": 8, "last_stable_offset": 9}
+    ]
+    file.write_bytes(index.encode()[:-1])
+    ran = echoless("dump", file, "--json")
+    assert ran.code == 1
+    assert "is not a series of entries of 34 bytes of version 0" in ran.json[0]["problem"]
 
 
 def test_directory_shows_all_of_its_files(tmp_path: Path, echoless: Command) -> None:

@@ -19,7 +19,9 @@ from echoless.protocol.records import Record, build_batch
 from echoless.storage.clock_checkpoint import ClockReading
 from echoless.storage.log_config import LogConfig
 from echoless.storage.log_directory import LogDirectory
+from echoless.storage.producers.open_transactions import ClosedTransaction
 from echoless.storage.segment import Segment
+from echoless.storage.transaction_index import TransactionIndex
 from tests.fakes.memory_file_system import MemoryFileSystem
 from tests.storage import test_checkpoints, test_leader_epochs
 from tests.storage.producers import test_snapshot as test_producer_snapshot
@@ -56,7 +58,7 @@ def fs() -> MemoryFileSystem:
 
 
 def test_segment_page_shows_what_is_written(fs: MemoryFileSystem) -> None:
-    """Two batches give the documented log, offset index and time index."""
+    """Two batches give the documented log, offset index and time index; an abort gives an entry."""
     segment = Segment.create(fs, DATA_DIR, BASE_OFFSET, LogConfig(index_interval_bytes=0), 0)
     for offset, record in enumerate(RECORDS, BASE_OFFSET):
         batch = build_batch([record])
@@ -70,7 +72,9 @@ def test_segment_page_shows_what_is_written(fs: MemoryFileSystem) -> None:
         fs.read_bytes(f"{DATA_DIR}/00000000000000000100{suffix}")
         for suffix in (".log", ".index", ".timeindex")
     ]
-    assert written == examples("segment.md")
+    aborted = TransactionIndex(BASE_OFFSET)
+    aborted.append(ClosedTransaction(4000, 100, 101, 102))
+    assert [*written, aborted.encode()] == examples("segment.md")
 
 
 def test_data_directory_page_shows_what_is_written(fs: MemoryFileSystem) -> None:
