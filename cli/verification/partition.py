@@ -17,6 +17,7 @@ from echoless.cli.verification.epochs import EpochCheck
 from echoless.cli.verification.findings import Findings
 from echoless.cli.verification.indexes import IndexCheck
 from echoless.cli.verification.producers import ProducerCheck
+from echoless.cli.verification.transactions import TransactionCheck
 from echoless.protocol.record_batch import BatchHeader, compute_crc
 from echoless.storage import paths
 from echoless.storage.batch_reader import (
@@ -100,6 +101,7 @@ class PartitionCheck:
                 return self.summary
         before = self.findings.problem_count
         self._producers = ProducerCheck(self.directory, self._expected, config, self.findings)
+        self._transactions = TransactionCheck(self.directory, self._expected, self.findings)
         try:
             self._check_segments()
             self._check_ends()
@@ -142,9 +144,10 @@ class PartitionCheck:
             self.findings.problem(
                 path, f"begins at {base_offset}, the log before it ends at {self._expected}"
             )
-            self._producers.trusted = False
+            self._distrust()
             self._expected = base_offset
         indexes = IndexCheck(self.directory, base_offset)
+        self._transactions.begin_segment(base_offset)
         with ReadOnlyFile(path) as file:
             self.summary.size_bytes += file.size
             try:
@@ -155,6 +158,7 @@ class PartitionCheck:
                 return self._report_damage(damage, file.size)
         indexes.finish()
         self._report_indexes(indexes)
+        self._transactions.finish_segment()
         return True
 
     def _check_batch(self, file: ReadOnlyFile, placed: PlacedHeader, indexes: IndexCheck) -> None:
@@ -166,11 +170,11 @@ class PartitionCheck:
             if self._is_torn_tail():
                 raise damage
             self.findings.problem(place, "the CRC does not match")
-            self._producers.trusted = False
+            self._distrust()
             indexes.give_up()
         elif reason := breach(header, self._expected, indexes.base_offset):
             self.findings.problem(place, reason)
-            self._producers.trusted = False
+            self._distrust()
         else:
             if header.base_offset > self._expected:
                 self._see_hole(header.base_offset)
@@ -184,6 +188,7 @@ class PartitionCheck:
                 self._removed += offsets - header.record_count
             self._epochs.see(place, header)
             self._producers.see(place, header, marker)
+            self._transactions.see(header, marker)
             indexes.see(position, header)
         self._expected = header.next_offset
 
@@ -197,6 +202,12 @@ class PartitionCheck:
         self._holes += 1
         self._missing += end - self._expected
         self._producers.skip_hole(self._expected, end)
+        self._transactions.skip()
+
+    def _distrust(self) -> None:
+        """Damage hides batches: what follows proves nothing of them."""
+        self._producers.trusted = False
+        self._transactions.skip()
 
     def _is_torn_tail(self) -> bool:
         """Whether the next batch was never promised to be safe on disk."""
@@ -208,7 +219,7 @@ class PartitionCheck:
             self.findings.note(damage.path, f"a write was cut short at {damage.position}{cut}")
         else:
             self.findings.problem(damage.path, damage)
-            self._producers.trusted = False
+            self._distrust()
         return False
 
     def _report_indexes(self, indexes: IndexCheck) -> None:
