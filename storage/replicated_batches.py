@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
-from echoless.protocol.control_records import EndMarker
+from echoless.protocol.control_records import EndMarker, read_marker
 from echoless.protocol.errors import DecodeError
-from echoless.protocol.producer_effect import marker_in
-from echoless.protocol.record_batch import BatchHeader, compute_crc, walk
+from echoless.protocol.record_batch import CONTROL_BIT, BatchHeader, compute_crc, walk
 from echoless.storage.log_config import LogConfig
 from echoless.storage.offset_order import breach
 from echoless.storage.segment import Segment
@@ -47,9 +46,11 @@ def check_batches(batches: memoryview, next_offset: int, leader_epoch: int) -> l
                 f"leader epoch {header.partition_leader_epoch} at offset {next_offset} "
                 f"after epoch {leader_epoch}"
             )
-        if compute_crc(batches[position:end]) != header.crc:
+        batch = batches[position:end]
+        if compute_crc(batch) != header.crc:
             raise DecodeError(f"the CRC of the batch at offset {next_offset} does not match")
-        checked.append(CheckedBatch(end, header, marker_in(header, batches[position:end])))
+        marker = read_marker(batch) if header.attributes & CONTROL_BIT else None
+        checked.append(CheckedBatch(end, header, marker))
         next_offset, leader_epoch = header.next_offset, header.partition_leader_epoch
     if end != len(batches):
         raise DecodeError(f"{len(batches) - end} bytes are left over after the last whole batch")

@@ -18,6 +18,7 @@ from typing import Final
 
 from echoless.protocol.control_records import EndMarker
 from echoless.protocol.record_batch import (
+    CONTROL_BIT,
     HEADER_SIZE,
     LOG_OVERHEAD,
     BatchHeader,
@@ -230,7 +231,7 @@ class Segment:
         Raises `CorruptLogError` at a control batch whose record cannot be read.
         """
         for position, header in self._headers_from(offset, REPLAY_BYTES):
-            if not header.is_control:
+            if not header.attributes & CONTROL_BIT:
                 yield header, None
                 continue
             batch = self.file.read(position, header.size)
@@ -256,7 +257,9 @@ class Segment:
         for placed in read_batches(self.file):
             position, header, batch = placed
             last_offset = check_order(self.file.path, placed, expected, self.base_offset)
-            marker = read_stored_marker(self.file, position, header, batch)
+            marker = None
+            if header.attributes & CONTROL_BIT:
+                marker = read_stored_marker(self.file, position, header, batch)
             note(position, len(batch), last_offset, header.newest_record_ms)
             self.next_offset = expected = last_offset + 1
             yield header, marker
