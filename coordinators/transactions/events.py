@@ -26,8 +26,9 @@ class TransactionNotStored(NamedTuple):
 
 
 class MarkerAnswered(NamedTuple):
-    """A leader has answered for a marker of the transaction with this number."""
+    """A leader has answered for a marker of this transaction. Numbers begin again when an id expires, with a new producer."""
 
+    producer_id: int
     number: int
     partition: TransactionPartition
     error_code: ErrorCode = ErrorCode.NONE
@@ -36,6 +37,7 @@ class MarkerAnswered(NamedTuple):
 class PartitionDeleted(NamedTuple):
     """The topic id of a partition is gone from the tree: no marker is needed. A missing leader is no proof of it."""
 
+    producer_id: int
     number: int
     partition: TransactionPartition
 

@@ -253,7 +253,7 @@ def _not_stored(
 
 
 def _marker_answered(state: TransactionalIdState, event: MarkerAnswered, now: Now) -> Stepped:
-    value = _awaiting(state, event.number, event.partition)
+    value = _awaiting(state, event)
     if value is None:
         return state, []
     if event.error_code is ErrorCode.NONE:
@@ -280,7 +280,7 @@ _FATAL_TO_MARKERS = (
 
 
 def _partition_deleted(state: TransactionalIdState, event: PartitionDeleted, now: Now) -> Stepped:
-    if _awaiting(state, event.number, event.partition) is None:
+    if _awaiting(state, event) is None:
         return state, []
     line = (
         f"{event.partition.topic}-{event.partition.partition} gets no marker of transaction "
@@ -291,13 +291,13 @@ def _partition_deleted(state: TransactionalIdState, event: PartitionDeleted, now
 
 
 def _awaiting(
-    state: TransactionalIdState, number: int, partition: TransactionPartition
+    state: TransactionalIdState, event: MarkerAnswered | PartitionDeleted
 ) -> TransactionValue | None:
-    """The value, if a marker of this transaction is missing in the partition. Late answers name another number."""
+    """The value, if a marker of this transaction is missing in the partition. Late answers name another transaction."""
     value = state.value
-    if value is None or value.number != number or partition not in state.unmarked:
+    if value is None or event.partition not in state.unmarked:
         return None
-    return value
+    return value if (value.producer_id, value.number) == event[:2] else None
 
 
 def _marked(state: TransactionalIdState, partition: TransactionPartition, now: Now) -> Stepped:

@@ -25,6 +25,10 @@ _JOBS: Final = 2
 _HISTORIES_AT_ONCE: Final = 300
 _GROUP_HISTORIES_AT_ONCE: Final = 120
 _PAYLOADS_AT_ONCE: Final = 250
+_SHARE_OF_SEARCHES: Final = 0.8
+"""The rest is for the mutants."""
+_STATES_MAX: Final = 3_000_000
+"""States of one search: a gigabyte."""
 _SPARK_RECORDS: Final = 240_000
 _CONSOLE: Final = Console(width=120)
 
@@ -253,6 +257,29 @@ def compacted_readers(seconds: float, seed: int) -> Outcome:
     return outcome
 
 
+def transactions(seconds: float, _seed: int) -> Outcome:
+    """Every order of events around two transactional ids, within bounds; and the mutants, each of which has to be found."""
+    from tests.coordinators.transactions.exploration.mutants import MUTANTS, mutated
+    from tests.coordinators.transactions.exploration.search import Search
+    from tests.coordinators.transactions.exploration.searches import LARGE, MEDIUM
+
+    outcome = Outcome()
+    for name, bounds in LARGE.items():
+        found = Search(bounds).run(_STATES_MAX, seconds * _SHARE_OF_SEARCHES / len(LARGE))
+        outcome.figures["searches that ended"] += found.is_complete
+        outcome.figures["states"] += found.states
+        outcome.figures["different moves of one id"] += found.moves
+        if found.violation is not None:
+            outcome.problems.append(f"{name}: {found.violation}")
+    for name in MUTANTS:
+        with mutated(name):
+            is_found = any(Search(bounds).run().violation for bounds in MEDIUM.values())
+        outcome.figures["mutants found"] += is_found
+        if not is_found:
+            outcome.problems.append(f"nothing found the mutant: {name}")
+    return outcome
+
+
 PARTS: Final[dict[str, tuple[float, Callable[[float, int], Outcome]]]] = {
     "simulation": (0.1, simulation),
     "compacted-simulation": (0.05, compacted_simulation),
@@ -267,6 +294,7 @@ PARTS: Final[dict[str, tuple[float, Callable[[float, int], Outcome]]]] = {
     "nemesis": (0.1, nemesis),
     "soak": (0.1, soak),
     "spark": (0.15, spark),
+    "transactions": (0.1, transactions),
     "siege": (0.1, siege),
 }
 """By name: the share of the time, and the proof."""

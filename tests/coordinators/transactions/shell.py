@@ -196,7 +196,7 @@ class Shell:
                     self.markers.append(effect)
                     if not self.holds_markers:
                         for partition in sorted(effect.partitions):
-                            self.happen(MarkerAnswered(effect.number, partition))
+                            self.happen(MarkerAnswered(*effect[0:3:2], partition))
                 case TakeProducerId(producer_id):
                     assert producer_id == self.spare
                     self.spare += 1

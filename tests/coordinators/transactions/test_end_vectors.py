@@ -33,7 +33,7 @@ def test_vectors_31_and_32_an_end_is_answered_when_it_is_decided(
     assert shell.shown == (prepared, 7, 5, -1)
     (markers,) = shell.markers
     assert (markers.is_commit, markers.producer_epoch, markers.number) == (is_commit, 5, 1)
-    shell.happen(MarkerAnswered(1, A))
+    shell.happen(MarkerAnswered(7, 1, A))
     shell.commit_record()
     assert shell.shown == (complete, 7, 5, -1)
 
@@ -87,7 +87,7 @@ def test_vector_38_the_second_generation_raises_the_epoch():
     assert shell.commit(version=2) == (0, 7, 6)
     assert shell.shown == ("PC*", 7, 6, 5)
     assert shell.markers[0].producer_epoch == 6
-    shell.happen(MarkerAnswered(1, A))
+    shell.happen(MarkerAnswered(7, 1, A))
     assert shell.shown == ("CC", 7, 6, 5)
 
 
@@ -310,8 +310,8 @@ def test_vector_58_a_marker_that_was_refused_is_sent_again():
     shell = Shell(stored("O", 7, 5, -1, A, B))
     shell.holds_markers = True
     shell.commit()
-    shell.happen(MarkerAnswered(1, A))
-    shell.happen(MarkerAnswered(1, B, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    shell.happen(MarkerAnswered(7, 1, A))
+    shell.happen(MarkerAnswered(7, 1, B, ErrorCode.NOT_LEADER_OR_FOLLOWER))
     assert shell.state.unmarked == {B}
     assert (shell.markers[-1].partitions, shell.markers[-1].is_retry) == ({B}, True)
     assert shell.lines == []
@@ -325,7 +325,7 @@ def test_vector_59_a_marker_that_a_leader_contradicts_is_reported(code: ErrorCod
     shell = Shell(stored("O", 7, 5, -1, A))
     shell.holds_markers = True
     shell.commit()
-    shell.happen(MarkerAnswered(1, A, code))
+    shell.happen(MarkerAnswered(7, 1, A, code))
     assert shell.markers[-1].is_retry
     assert f"t-0 refuses the marker of producer 7 epoch 5 with {code.name}" in shell.lines[0]
 
@@ -336,9 +336,9 @@ def test_a_late_answer_of_a_marker_does_not_count_for_the_next_transaction():
     shell.holds_markers = True
     shell.add(A)
     shell.commit()
-    shell.happen(MarkerAnswered(1, A))
+    shell.happen(MarkerAnswered(7, 1, A))
     assert shell.shown == ("PC*", 7, 5, -1)
-    shell.happen(MarkerAnswered(2, A))
+    shell.happen(MarkerAnswered(7, 2, A))
     assert shell.shown == ("CC", 7, 5, -1)
 
 
@@ -347,9 +347,9 @@ def test_a_partition_of_a_deleted_topic_needs_no_marker():
     shell = Shell(stored("O", 7, 5, -1, A))
     shell.holds_markers = True
     shell.commit()
-    shell.happen(PartitionDeleted(2, A))
+    shell.happen(PartitionDeleted(7, 2, A))
     assert shell.shown == ("PC*", 7, 5, -1)
-    shell.happen(PartitionDeleted(1, A))
+    shell.happen(PartitionDeleted(7, 1, A))
     assert shell.shown == ("CC", 7, 5, -1)
     assert shell.lines == ["t-0 gets no marker of transaction 1: its topic was deleted"]
 
@@ -359,7 +359,7 @@ def test_the_end_is_stored_again_until_it_is_committed():
     shell.holds_markers = True
     shell.commit()
     shell.holds_records = True
-    shell.happen(MarkerAnswered(1, A))
+    shell.happen(MarkerAnswered(7, 1, A))
     shell.refuse_record(ErrorCode.NOT_ENOUGH_REPLICAS)
     assert shell.shown == ("PC*", 7, 5, -1)
     (timer,) = shell.timers

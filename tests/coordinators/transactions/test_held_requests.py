@@ -37,7 +37,7 @@ def test_a_request_is_served_once_the_end_is_complete(request_: TransactionReque
     shell = ending()
     asked = shell.ask(request_)
     assert asked not in shell.answers
-    shell.happen(MarkerAnswered(1, A))
+    shell.happen(MarkerAnswered(7, 1, A))
     assert shell.answers[asked].error_code is ErrorCode.NONE
     assert held_timers(shell) == []
 
@@ -52,7 +52,7 @@ def test_a_request_that_waited_long_enough_is_refused(request_: TransactionReque
     shell.happen(TimerFired(timer))
     assert shell.answers[asked].error_code is ErrorCode.CONCURRENT_TRANSACTIONS
     shell.happen(TimerFired(timer))
-    shell.happen(MarkerAnswered(1, A))
+    shell.happen(MarkerAnswered(7, 1, A))
     assert len(shell.log) == 3
 
 
@@ -61,7 +61,7 @@ def test_requests_are_served_in_their_order():
     shell = ending()
     first, second = shell.ask(REQUESTS[0]), shell.ask(REQUESTS[1])
     shell.holds_records = True
-    shell.happen(MarkerAnswered(1, A))
+    shell.happen(MarkerAnswered(7, 1, A))
     shell.commit_record()
     assert (first in shell.answers, second in shell.answers) == (False, False)
     shell.commit_record()
@@ -75,7 +75,7 @@ def test_a_connection_that_ends_takes_its_request_along():
     shell = ending()
     asked = shell.ask(REQUESTS[0])
     shell.happen(Abandoned(asked))
-    shell.happen(MarkerAnswered(1, A))
+    shell.happen(MarkerAnswered(7, 1, A))
     assert shell.shown == ("CC", 7, 5, -1)
     assert asked not in shell.answers
 
@@ -91,7 +91,7 @@ def test_no_more_wait_than_the_bound():
 def test_what_waits_for_a_tombstone_meets_an_unknown_id():
     """A request that came while the id expired is served as after it."""
     shell = ending()
-    shell.happen(MarkerAnswered(1, A))
+    shell.happen(MarkerAnswered(7, 1, A))
     shell.ms = shell.config.transactional_id_expiration_ms
     shell.holds_records = True
     from echoless.coordinators.transactions.events import ExpiryCheck

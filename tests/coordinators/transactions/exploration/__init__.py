@@ -1,0 +1,1 @@
+"""The exhaustive exploration of the coordinator's core: every order of requests, commits, failures, markers and moves."""
