@@ -27,6 +27,7 @@ _GROUP_HISTORIES_AT_ONCE: Final = 120
 _PAYLOADS_AT_ONCE: Final = 250
 _SHARE_OF_SEARCHES: Final = 0.8
 """The rest is for the mutants."""
+_CONNECTIONS: Final = 5
 _STATES_MAX: Final = 3_000_000
 """States of one search: a gigabyte."""
 _SPARK_RECORDS: Final = 240_000
@@ -259,6 +260,7 @@ def compacted_readers(seconds: float, seed: int) -> Outcome:
 
 def transactions(seconds: float, _seed: int) -> Outcome:
     """Every order of events around two transactional ids, within bounds; and the mutants, each of which has to be found."""
+    from tests.coordinators.transactions.exploration.connections import ConnectionBounds, explore
     from tests.coordinators.transactions.exploration.mutants import MUTANTS, mutated
     from tests.coordinators.transactions.exploration.search import Search
     from tests.coordinators.transactions.exploration.searches import LARGE, MEDIUM
@@ -271,6 +273,7 @@ def transactions(seconds: float, _seed: int) -> Outcome:
         outcome.figures["different moves of one id"] += found.moves
         if found.violation is not None:
             outcome.problems.append(f"{name}: {found.violation}")
+    outcome.figures["states of connections"] = explore(ConnectionBounds(_CONNECTIONS, moves=2))
     for name in MUTANTS:
         with mutated(name):
             is_found = any(Search(bounds).run().violation for bounds in MEDIUM.values())

@@ -71,6 +71,14 @@ def _a_late_answer_counts_for_the_next_transaction() -> Patches:
     return [patch.object(transactional_id, "_awaiting", awaiting)]
 
 
+def _an_answer_of_an_expired_life_counts() -> Patches:
+    def awaiting(state: Any, event: Any) -> Any:
+        is_same = state.value is not None and state.value.number == event.number
+        return state.value if is_same and event.partition in state.unmarked else None
+
+    return [patch.object(transactional_id, "_awaiting", awaiting)]
+
+
 def _one_marker_is_enough() -> Patches:
     def marked(state: Any, _partition: Any, now: Any) -> Stepped:
         return transactional_id._complete(state._replace(unmarked=frozenset()), now)
@@ -215,6 +223,7 @@ _MUTANTS: Final[tuple[Callable[[], Patches], ...]] = (
     _an_unknown_outcome_is_a_failure,
     _a_fenced_instance_comes_back_by_an_abort,
     _a_late_answer_counts_for_the_next_transaction,
+    _an_answer_of_an_expired_life_counts,
     _one_marker_is_enough,
     _a_partition_gets_no_marker,
     _an_old_epoch_adds_partitions,
