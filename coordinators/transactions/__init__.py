@@ -1,1 +1,1 @@
-"""The coordinator of transactions as a pure state machine: one transactional id, events in, effects out."""
+"""The coordinator of transactions: each transactional id is a pure state machine, events in, effects out."""
