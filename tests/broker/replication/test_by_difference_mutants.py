@@ -15,7 +15,7 @@ from echoless.broker.replication.fetcher import Fetcher
 from echoless.protocol.native.replica_session import SessionFetch
 from tests.broker.replication.test_by_difference import Event, play
 
-HISTORIES: Final = 150
+HISTORIES: Final = 500
 Mutate = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -31,7 +31,7 @@ def random_events(seed: int) -> list[Event]:
 
     kinds: list[Callable[[], Event]] = [
         *[lambda: ("append", (index(),))] * 3,
-        lambda: ("delete", (index(),)),
+        *[lambda: ("delete", (index(),))] * 3,
         lambda: ("move", (index(), rng.choice([None, 1, 2]))),
         lambda: ("lead_again", (index(), rng.choice([None, 1, 2]))),
         lambda: ("there_and_back", (index(),)),
