@@ -126,7 +126,7 @@ def start(versions: list[KafkaVersion], rounds: int, _seconds: float) -> list[Ro
     kafkas = [partial(_start_kafka, one) for one in versions]
     measures: list[Callable[[], Mapping[str, float]]] = [_start_echoless, *kafkas]
     found = _measured(measures, min(rounds, _START_ROUNDS_MAX), versions)
-    return [_row("start to the first acknowledged record, ms", found, "ms", limit=0.05)]
+    return [_row("start to the first acknowledged record, ms", found, "ms", limit=0.067)]
 
 
 def _start_echoless() -> Mapping[str, float]:

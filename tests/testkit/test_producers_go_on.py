@@ -63,13 +63,12 @@ def recreate(bootstrap: str, topic: str) -> None:
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
 
 
+@pytest.mark.parametrize("program", sorted(ALL.keys() - {BY_TOPIC_ID}), indirect=True)
 @pytest.mark.parametrize("is_used", [False, True])
 def test_a_producer_goes_on_in_a_topic_that_comes_again(
     broker: BrokerProcess, program: Program, *, is_used: bool
 ) -> None:
     """Nothing it sends is refused or lost, also when another producer was there first."""
-    if program.name == BY_TOPIC_ID:
-        pytest.skip("it sends to the id of the topic that is gone, as to Kafka 4: see below")
     native = Native(broker.native)
     topic = f"again-{program.name}-{is_used}"
     native.create_topic(topic)
