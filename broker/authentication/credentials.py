@@ -22,7 +22,6 @@ from echoless.broker.authentication.user_nodes import (
     credentials_in,
     read_users,
 )
-from echoless.broker.essential_task import essential_task
 from echoless.broker.metadata.config_nodes import CHANGES, USERS
 from echoless.broker.tree.node_tree import Cancel, NodeExistsError, NodeTree, ensure_paths
 from echoless.broker.tree.refresher import Refresher
@@ -55,9 +54,8 @@ class Credentials:
         self._refused: set[tuple[str, Mechanism]] = set()
         """Users and mechanisms whose credential admits no one; the log has named them."""
         self._secret = secrets.token_hex().encode()
-        self._refresher = Refresher("users", self.refresh)
+        self._refresher = Refresher("users", self.refresh, every_s=REFRESH_INTERVAL_S)
         self._cancels: list[Cancel] = []
-        self._timer: asyncio.Task[None] | None = None
 
     async def start(self, tree: NodeTree) -> None:
         """Reads all users and follows their changes. Raises `CoordinationError`."""
@@ -71,12 +69,9 @@ class Credentials:
             self._cancels.append(await tree.watch_children(path, self._on_change))
         await self.refresh()
         self._refresher.start()
-        self._timer = essential_task(self._ask_regularly(), "regular reading of users")
 
     async def close(self) -> None:
         """Stops following."""
-        if self._timer is not None:
-            self._timer.cancel()
         for cancel in self._cancels:
             cancel()
         await self._refresher.close()
@@ -162,11 +157,6 @@ class Credentials:
 
     def _on_change(self, _path: str) -> None:
         self._refresher.ask()
-
-    async def _ask_regularly(self) -> None:
-        while True:
-            await asyncio.sleep(REFRESH_INTERVAL_S)
-            self._refresher.ask()
 
 
 def _usual(kinds: Counter[Kind], mechanism: Mechanism) -> Mapping[Kind, int]:

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from echoless.broker.config.dynamic import DynamicConfig
-from echoless.broker.essential_task import essential_task
 from echoless.broker.metadata.config_nodes import (
     CHANGES,
     DEFAULT_NAME,
@@ -51,22 +50,20 @@ class BrokerSettings:
         self._reading = asyncio.Lock()
         self._refresher: Refresher | None = None
         self._cancel: Cancel | None = None
-        self._timer: asyncio.Task[None] | None = None
 
     async def start(self, tree: NodeTree, *, is_shared: bool) -> None:
         """Reads what is stored; follows it if others can change the tree. Raises `CoordinationError`."""
         self._tree = tree
         if is_shared:
-            self._refresher = Refresher("settings of brokers", self.refresh)
+            self._refresher = Refresher(
+                "settings of brokers", self.refresh, every_s=READ_INTERVAL_S
+            )
             self._cancel = await tree.watch_children(CHANGES, lambda _: self._ask())
-            self._timer = essential_task(self._ask_regularly(), "regular reading of settings")
             self._refresher.start()
         await self.refresh()
 
     async def close(self) -> None:
         """Stops following."""
-        if self._timer is not None:
-            self._timer.cancel()
         if self._cancel is not None:
             self._cancel()
         if self._refresher is not None:
@@ -125,8 +122,3 @@ class BrokerSettings:
     def _ask(self) -> None:
         if self._refresher is not None:
             self._refresher.ask()
-
-    async def _ask_regularly(self) -> None:
-        while True:
-            await asyncio.sleep(READ_INTERVAL_S)
-            self._ask()

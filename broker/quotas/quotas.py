@@ -13,7 +13,6 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from echoless.broker.essential_task import essential_task
 from echoless.broker.metadata.config_nodes import CHANGES, sanitized
 from echoless.broker.network.sharer import network_of, sharer_of
 from echoless.broker.quotas.measures import Measures
@@ -76,22 +75,18 @@ class Quotas:
         self._reading = asyncio.Lock()
         self._refresher: Refresher | None = None
         self._cancel: Cancel | None = None
-        self._timer: asyncio.Task[None] | None = None
 
     async def start(self, tree: NodeTree, *, is_shared: bool) -> None:
         """Reads all quotas; follows them if others can change the tree. Raises `CoordinationError`."""
         self._tree = tree
         if is_shared:
-            self._refresher = Refresher("quotas", self.refresh)
+            self._refresher = Refresher("quotas", self.refresh, every_s=READ_INTERVAL_S)
             self._cancel = await tree.watch_children(CHANGES, lambda _: self._ask())
-            self._timer = essential_task(self._ask_regularly(), "regular reading of quotas")
             self._refresher.start()
         await self.refresh()
 
     async def close(self) -> None:
         """Stops following."""
-        if self._timer is not None:
-            self._timer.cancel()
         if self._cancel is not None:
             self._cancel()
         if self._refresher is not None:
@@ -110,11 +105,6 @@ class Quotas:
     def _ask(self) -> None:
         if self._refresher is not None:
             self._refresher.ask()
-
-    async def _ask_regularly(self) -> None:
-        while True:
-            await asyncio.sleep(READ_INTERVAL_S)
-            self._ask()
 
     def meters(self, peer: Peer, client_id: str | None) -> Meters:
         """The measures that the client's uses are counted in."""

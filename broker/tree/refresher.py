@@ -7,6 +7,7 @@ repeated when a watch calls, as all do after a reconnection, and after a while i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -24,9 +25,13 @@ RETRY_INTERVAL_S: Final = 0.5
 class Refresher:
     """Runs `refresh` after each `ask`, one at a time, from `start` to `close`."""
 
-    def __init__(self, name: str, refresh: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, name: str, refresh: Callable[[], Awaitable[None]], *, every_s: float | None = None
+    ) -> None:
+        """`every_s`: seconds after which a round comes unasked, since an announcement may be lost; None: none does."""
         self._name = name
         self._refresh = refresh
+        self._every_s = every_s
         self._asked = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -47,7 +52,9 @@ class Refresher:
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await self._asked.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._every_s):
+                    await self._asked.wait()
             self._asked.clear()
             try:
                 await self._refresh()

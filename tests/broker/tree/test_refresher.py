@@ -93,3 +93,18 @@ async def test_after_the_end_nothing_runs() -> None:
     one.ask()
     await turns()
     assert rounds.count == 1
+
+
+async def test_a_round_comes_unasked_after_a_while() -> None:
+    """An announcement may be lost."""
+    rounds = asyncio.Semaphore(0)
+
+    async def refresh() -> None:
+        rounds.release()
+
+    refresher = Refresher("view", refresh, every_s=0.001)
+    refresher.start()
+    async with asyncio.timeout(60):
+        for _ in range(3):
+            await rounds.acquire()
+    await refresher.close()
