@@ -42,6 +42,12 @@ class Answer:
             raise self._wrong(name, "a text", value)
         return value
 
+    def boolean(self, name: str) -> bool:
+        value = self._fields.get(name)
+        if not isinstance(value, bool):
+            raise self._wrong(name, "true or false", value)
+        return value
+
     def binary(self, name: str) -> bytes:
         value = self._fields.get(name)
         if not isinstance(value, bytes):
