@@ -64,7 +64,8 @@ def pids_of(cluster: Cluster | ApacheKafkaCluster) -> list[int]:
 def measure(cluster: Cluster | ApacheKafkaCluster, partitions: int) -> Figures:
     """One creation and one deletion."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-    admin.list_topics(timeout=_TIMEOUT_S)  # librdkafka fails what waits for a bootstrap address once it knows the brokers
+    # librdkafka fails what waits for a bootstrap address once it knows the brokers.
+    admin.list_topics(timeout=_TIMEOUT_S)
     pids, figures = pids_of(cluster), Figures()
 
     def spent_s() -> float:

@@ -76,7 +76,8 @@ def create(brokers: Brokers, topic: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": brokers.bootstrap, "log_level": 0})
     wanted = NewTopic(topic, num_partitions=partitions, replication_factor=REPLICAS)
     limits = {"request_timeout": _TIMEOUT_S, "operation_timeout": _TIMEOUT_S}
-    admin.list_topics(timeout=_TIMEOUT_S)  # librdkafka fails what waits for a bootstrap address once it knows the brokers
+    # librdkafka fails what waits for a bootstrap address once it knows the brokers.
+    admin.list_topics(timeout=_TIMEOUT_S)
     admin.create_topics([wanted], **limits)[topic].result(_TIMEOUT_S)
     brokers.wait_until_whole()
 
