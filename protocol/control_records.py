@@ -4,7 +4,11 @@ A control batch is a record batch with the control bit and the producer id and e
 record is no client's:
 
     key    i16 version (0) | i16 type: 0 ABORT, 1 COMMIT
-    value  i16 version (0) | i32 epoch of the coordinator that sent the marker
+    value  i16 version (0) | i32 epoch of the coordinator that sent the marker | i64 number of the transaction
+
+The number is Echoless's own: of two transactions of a producer the later one has the higher number, so that a late copy of the
+first one's marker cannot end the second. Kafka's readers ignore what follows the fields that they know. Markers of Kafka's
+brokers and tools have none.
 
 As in Kafka 3.9.1 (`ControlRecordType`, `EndTransactionMarker`):
 
@@ -42,11 +46,16 @@ from echoless.protocol.varint import VARLONG_BITS, read_varint
 
 _KEY: Final = struct.Struct(">hh")
 _VALUE: Final = struct.Struct(">hi")
+_NUMBER: Final = struct.Struct(">q")
 _AROUND: Final = bytes.fromhex("2000000008 00000000 0c 000000000000 00")
 """The record of a marker with empty fields: 16 bytes after the length; a key of 4, a value of 6, no headers."""
+_AROUND_NUMBERED: Final = bytes.fromhex("3000000008 00000000 1c 000000000000 0000000000000000 00")
+"""The same with a number: 24 bytes after the length; a value of 14."""
+_NUMBER_POSITION: Final = 16
 _KEY_POSITION: Final = 5
 _VALUE_POSITION: Final = 10
 _VERSION: Final = 0
+NO_NUMBER: Final = -1
 
 
 class MarkerType(enum.IntEnum):
@@ -61,6 +70,8 @@ class EndMarker(NamedTuple):
 
     type: MarkerType
     coordinator_epoch: int
+    number: int = NO_NUMBER
+    """The number of the transaction among those of its producer, >= 0; `NO_NUMBER` in markers of Kafka."""
 
 
 def build_marker(
@@ -72,7 +83,10 @@ def build_marker(
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
-    """The control batch of one marker, 78 bytes; the leader stamps offset and leader epoch as for any batch."""
+    """The control batch of one marker; the leader stamps offset and leader epoch as for any batch.
+
+    78 bytes, as Kafka's; with a number 86.
+    """
     header = BatchHeader(
         base_offset=base_offset,
         batch_length=0,
@@ -88,9 +102,12 @@ def build_marker(
         base_sequence=NO_SEQUENCE,
         record_count=1,
     )
-    record = bytearray(_AROUND)
+    is_numbered = marker.number != NO_NUMBER
+    record = bytearray(_AROUND_NUMBERED if is_numbered else _AROUND)
     _KEY.pack_into(record, _KEY_POSITION, _VERSION, marker.type)
     _VALUE.pack_into(record, _VALUE_POSITION, _VERSION, marker.coordinator_epoch)
+    if is_numbered:
+        _NUMBER.pack_into(record, _NUMBER_POSITION, marker.number)
     return seal_batch(header, record)
 
 
@@ -110,7 +127,8 @@ def read_marker(batch: Buffer) -> EndMarker | None:
     type_id = _read(_KEY, key, "key of a control record")
     if type_id not in (MarkerType.ABORT, MarkerType.COMMIT):
         return None
-    return EndMarker(MarkerType(type_id), _read(_VALUE, value, "value of a transaction marker"))
+    coordinator_epoch = _read(_VALUE, value, "value of a transaction marker")
+    return EndMarker(MarkerType(type_id), coordinator_epoch, _read_number(value))
 
 
 def _first_record(batch: Buffer) -> tuple[Buffer, Buffer]:
@@ -132,6 +150,14 @@ def _read_bytes(body: memoryview, position: int) -> tuple[memoryview, int]:
     if end > len(body):
         raise DecodeError(f"a field of a control record claims {length} bytes")
     return body[position:end], end
+
+
+def _read_number(value: Buffer) -> int:
+    """The number of the transaction; other bytes in its place are those of a later version of Kafka's."""
+    if len(value) != _VALUE.size + _NUMBER.size:
+        return NO_NUMBER
+    (number,) = _NUMBER.unpack_from(value, _VALUE.size)
+    return max(int(number), NO_NUMBER)
 
 
 def _read(fields: struct.Struct, data: Buffer, name: str) -> int:

@@ -30,6 +30,7 @@ from echoless.protocol.dedup import (
     APPEND,
     Duplicate,
     PartitionRules,
+    ProducerEntry,
     Reject,
     commit,
     decide,
@@ -37,11 +38,13 @@ from echoless.protocol.dedup import (
 )
 from echoless.protocol.dedup import Append as AppendDecision
 from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.marker_decision import decide_marker, decide_membership
 from echoless.protocol.producer_effect import NO_EFFECT, effect_of, marker_in
 from echoless.protocol.record_batch import (
     LEADER_STAMP,
     LOG_OVERHEAD,
     MAGIC_POSITION,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     Buffer,
     read_header,
@@ -67,10 +70,12 @@ from echoless.storage.scrub import ClosedSegment
 from echoless.storage.segment import Segment
 
 if TYPE_CHECKING:
+    from echoless.protocol.control_records import EndMarker
     from echoless.storage.compaction.cleaning import CleaningReport
     from echoless.storage.compaction.swap import PendingSwap
     from echoless.storage.empty_batches import Passed
     from echoless.storage.pending_segment_removal import PendingSegmentRemoval
+    from echoless.storage.producers.open_transactions import ClosedTransaction
     from echoless.storage.producers.snapshot_chunk import SnapshotChunk
     from echoless.storage.replacement import NewLog
     from echoless.storage.time_lookup import LookUp
@@ -196,7 +201,7 @@ class Log:
 
     # Appending
 
-    def append(
+    def append(  # noqa: C901, PLR0912 - flat, because each call costs every batch
         self,
         batch: Buffer,
         header: BatchHeader,
@@ -217,7 +222,7 @@ class Log:
         length, timestamp = header.batch_length, header.max_timestamp
         if length + LOG_OVERHEAD > config.segment_bytes:
             raise _too_large(header, config)
-        entry, producer_id = None, header.producer_id
+        entry, effect, producer_id = None, None, header.producer_id
         has_effect = producer_id >= 0  # a client's batch always has a sequence
         if has_effect:
             entry = self.producers.get(producer_id)
@@ -225,8 +230,12 @@ class Log:
                 rules = self._rules_of_unknown() if entry is None else self._rules
                 decision = decide(entry, header, rules)
             else:
-                decision = decide_epoch(entry, header)
-                has_effect = effect_of(header, marker_in(header, batch)) is not NO_EFFECT
+                effect = effect_of(header, marker_in(header, batch))
+                has_effect = effect is not NO_EFFECT
+                decision = self._decide_for_coordinator(entry, header, effect.end)
+            if decision is APPEND and is_client and self.producers.has_transactions:
+                is_open = self.producers.open_transaction(producer_id) is not None
+                decision = decide_membership(header, is_open=is_open)
             if decision is not APPEND:
                 assert not isinstance(decision, AppendDecision)
                 return decision
@@ -256,8 +265,31 @@ class Log:
             self._set_rules()
         if has_effect:
             after = commit(entry, header, base_offset, now_ms, config.window)
-            self.producers.put(producer_id, after)
+            if header.attributes & TRANSACTIONAL_BIT:
+                effect = effect or effect_of(header, None)
+                aborted = self.producers.put_transactional(after, header, base_offset, effect)
+                if aborted is not None:
+                    segment.indexes.note_aborted(aborted)
+            else:
+                self.producers.put(producer_id, after)
         return _new(Appended, (base_offset, last_offset, timestamp, log_append_time))
+
+    def _decide_for_coordinator(
+        self, entry: ProducerEntry | None, header: BatchHeader, marker: EndMarker | None
+    ) -> AppendDecision | Duplicate | Reject:
+        if marker is None:
+            return decide_epoch(entry, header)
+        return decide_marker(entry, self.producers.last_marker(header.producer_id), header, marker)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """The offset below which every transaction has ended, and is committed; at most the high watermark.
+
+        That of the call before was not higher, unless the log has been cut.
+        """
+        transactions = self.producers.open_transactions
+        if transactions is None:
+            return high_watermark
+        return transactions.last_stable_offset(high_watermark, self.log_start_offset)
 
     def append_replicated(self, batches: Buffer, now_ms: int) -> ReplicatedAppend:
         """Appends batches of the leader as they are (origin: replica); the leader has decided on them.
@@ -288,7 +320,13 @@ class Log:
         # Written; nothing can fail any more.
         self.log_end_offset = headers[-1].next_offset
         self._latest_ms = max(self._latest_ms, now_ms)
-        return sum(replay_batch(self.producers, one.header, one.marker, now_ms) for one in run)
+        epochs_moved_back = 0
+        for one in run:
+            replayed = replay_batch(self.producers, one.header, one.marker, now_ms)
+            epochs_moved_back += replayed.epoch_moved_back
+            if replayed.aborted is not None:
+                segment.indexes.note_aborted(replayed.aborted)
+        return epochs_moved_back
 
     def _writable(
         self, header: BatchHeader, last_offset: int, leader_epoch: int, now_ms: int
@@ -369,6 +407,21 @@ class Log:
         ):
             return segment.read(offset, bytes_max, end_offset)  # as nearly every consumer asks
         return self._read(offset, bytes_max, self.log_start_offset, end_offset)
+
+    def aborted_transactions(self, start: int, end: int) -> list[ClosedTransaction]:
+        """The aborted transactions that overlap the offsets from `start` up to `end`, in the order of their markers.
+
+        Each has its marker at or after `start`, and a first offset below `end`.
+        """
+        found: list[ClosedTransaction] = []
+        for segment in self._segments.from_offset(start):
+            index = segment.indexes.aborted
+            if index:
+                ranges = index.find(start, end)
+                found += ranges.transactions
+                if ranges.is_complete:
+                    break
+        return found
 
     def pass_empty(self, offset: int, end_offset: int) -> Passed:
         """Looks for the first batch with records from `offset` on, which `read` has found to be in the log."""

@@ -157,7 +157,7 @@ def _load_producers(opening: LogOpening, recovered: Recovered, end: int) -> None
 def _scan(opening: LogOpening, recovered: Recovered) -> None:
     """Steps 2 to 4 of the module's list."""
     segments = recovered.segments
-    unsynced = segments.from_offset(opening.recovery_point)
+    unsynced = _to_be_scanned(segments, opening.recovery_point)
     for segment in segments.closed[: len(segments) - len(unsynced)]:
         segment.check_end()
     _load_producers(opening, recovered, unsynced[0].base_offset)
@@ -176,6 +176,19 @@ def _scan(opening: LogOpening, recovered: Recovered) -> None:
             sync()
         else:
             opening.sync_later(sync)
+
+
+def _to_be_scanned(segments: Segments, recovery_point: int) -> list[Segment]:
+    """The segments from the one that holds the recovery point on.
+
+    And the one that ends there, if it was closed and its indexes were not written yet: its aborted transactions
+    are known from its batches alone.
+    """
+    unsynced = segments.from_offset(recovery_point)
+    before = segments.closed[: len(segments) - len(unsynced)]
+    if before and before[-1].next_offset == recovery_point and not before[-1].indexes.have_files:
+        return [before[-1], *unsynced]
+    return unsynced
 
 
 def _sync(opening: LogOpening, segments: Segments) -> None:
@@ -209,8 +222,14 @@ def _scan_segment(opening: LogOpening, recovered: Recovered, segment: Segment) -
             encode_snapshot, base_offset, recovered.producers.freeze()
         )
     latest_epoch, end = epochs.latest_epoch, base_offset
+    known = segment.indexes.begin_aborted()
     for header, marker in segment.scan():
-        replay_batch(recovered.producers, header, marker, opening.now_ms)
+        aborted = replay_batch(recovered.producers, header, marker, opening.now_ms).aborted
+        if aborted is None and report.producers_forgotten and marker is not None:
+            # Where the transaction began is known from the file alone.
+            aborted = next((one for one in known if one.last_offset == header.last_offset), None)
+        if aborted is not None:
+            segment.indexes.note_aborted(aborted)
         if header.partition_leader_epoch > latest_epoch:
             latest_epoch = header.partition_leader_epoch
             epochs.assign(latest_epoch, end)  # before a hole, as when the batch was appended

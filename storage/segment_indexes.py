@@ -5,7 +5,10 @@ writes and syncs the files; any thread may do that, since a closed segment has n
 indexes of a segment found on disk are read when first needed. Files that are missing, torn or do not
 point at batches are rebuilt from the headers of the log: a sparse index is a convenience, never evidence.
 
-The file of aborted transactions is evidence (`transaction_index_file.py`). It goes with the others, and is cut.
+The file of aborted transactions is evidence (`transaction_index_file.py`): it is written before the others, so that a
+closed segment whose sparse files are there has it, too, and opening the log need not read its batches.
+
+Invariant: a closed segment below the recovery point that lacks entries in its file of aborted transactions lacks its sparse files.
 
 Called by `segment.py`. Knows nothing of appending and of other segments.
 """
@@ -21,8 +24,10 @@ from echoless.storage.batch_reader import REPLAY_BYTES, read_headers
 from echoless.storage.file_system import CorruptLogError, File, FileSystem, StorageError
 from echoless.storage.offset_index import OffsetIndex
 from echoless.storage.offset_order import check_order
+from echoless.storage.producers.open_transactions import ClosedTransaction
 from echoless.storage.time_index import TimeIndex
-from echoless.storage.transaction_index_file import cut_transaction_index
+from echoless.storage.transaction_index import TransactionIndex
+from echoless.storage.transaction_index_file import cut_transaction_index, read_transaction_index
 
 _ENTRY_SIZES: Final = {
     paths.OFFSET_INDEX: offset_index.ENTRY_SIZE,
@@ -34,6 +39,7 @@ class SegmentIndexes:
     """Offset and time index of the segment in `file`."""
 
     __slots__ = (
+        "_aborted",
         "_bytes_since_entry",
         "_file",
         "_fs",
@@ -44,6 +50,7 @@ class SegmentIndexes:
         "_top_offset",
         "_top_timestamp",
         "base_offset",
+        "has_unsaved_aborts",
         "is_unsaved",
     )
 
@@ -54,8 +61,11 @@ class SegmentIndexes:
         self.base_offset = base_offset
         self.is_unsaved = False
         """Whether the files differ from what is in memory."""
+        self.has_unsaved_aborts = False
+        """The same of the file of aborted transactions."""
         self._offsets: OffsetIndex | None = None
         self._times: TimeIndex | None = None
+        self._aborted: TransactionIndex | None = None
         self._bytes_since_entry = 0
         self._top_timestamp, self._top_offset = -1, base_offset
         self._is_top_known = False
@@ -63,13 +73,38 @@ class SegmentIndexes:
 
     @property
     def need_files(self) -> bool:
-        """Whether opening the segment would read more without files, or find stale ones.
+        """Whether opening the segment would read more without files, or find stale ones, or miss aborted transactions.
 
         Without an entry in the offset index all batches are walked anyway.
         """
-        return bool(self.offsets) or any(
-            self._fs.exists(self._path(s)) for s in paths.SPARSE_INDEXES
+        return (
+            bool(self.offsets)
+            or self.has_unsaved_aborts
+            or any(self._fs.exists(self._path(s)) for s in paths.SPARSE_INDEXES)
         )
+
+    @property
+    def have_files(self) -> bool:
+        """Whether both sparse files are there: then that of aborted transactions is whole."""
+        return all(self._fs.exists(self._path(suffix)) for suffix in paths.SPARSE_INDEXES)
+
+    @property
+    def aborted(self) -> TransactionIndex:
+        """The transactions that markers of this segment aborted; read from the file when first needed."""
+        if self._aborted is None:
+            self._aborted = read_transaction_index(self._fs, self._directory, self.base_offset)
+        return self._aborted
+
+    def note_aborted(self, aborted: ClosedTransaction) -> None:
+        """Adds a transaction whose marker is in this segment, after all others."""
+        self.aborted.append(aborted)
+        self.has_unsaved_aborts = True
+
+    def begin_aborted(self) -> TransactionIndex:
+        """Starts empty, as for a log that is read from its batches; returns what was known before."""
+        known, self._aborted = self.aborted, TransactionIndex(self.base_offset)
+        self.has_unsaved_aborts = bool(known)
+        return known
 
     def load(self) -> None:
         """Loads both into memory if necessary."""
@@ -176,15 +211,16 @@ class SegmentIndexes:
         """
         offsets, times = self.offsets, self.times
         self._remove(paths.SPARSE_INDEXES)
-        directory = paths.parent_of(self._file.path)
-        cut_transaction_index(self._fs, directory, self.base_offset, offset)
+        self.aborted.truncate_to(offset)
+        cut_transaction_index(self._fs, self._directory, self.base_offset, offset)
         self.is_unsaved = True
         offsets.truncate_to(position)
         times.truncate_to(offset)
         self._note_after_last_entry()
 
     def save(self) -> None:
-        """Writes both sparse files and syncs them. The segment is sealed, and not appended to."""
+        """Writes all files and syncs them. The segment is sealed, and not appended to."""
+        self.save_aborted()
         for suffix, data in zip(
             paths.SPARSE_INDEXES, (self.offsets.encode(), self.times.encode()), strict=True
         ):
@@ -196,10 +232,18 @@ class SegmentIndexes:
             finally:
                 file.close()
 
+    def save_aborted(self) -> None:
+        """Writes the file of aborted transactions, durably, if it differs from memory."""
+        if self.has_unsaved_aborts:
+            self._fs.write_atomic(self._path(paths.TRANSACTION_INDEX), self.aborted.encode())
+            self.has_unsaved_aborts = False
+
     def release(self) -> None:
         """Frees the memory; the indexes are read again when needed."""
         if not self.is_unsaved:
             self._offsets = self._times = None
+            if self._aborted and not self.has_unsaved_aborts:
+                self._aborted = None  # an empty one stays: it saves a look at the directory
 
     def remove_files(self) -> None:
         self._remove(paths.SEGMENT_INDEXES)
@@ -218,7 +262,7 @@ class SegmentIndexes:
 
     def _read_files(self) -> tuple[OffsetIndex | None, TimeIndex | None]:
         offset_path, time_path = (self._path(suffix) for suffix in paths.SPARSE_INDEXES)
-        if not self._have_files():
+        if not self.have_files:
             return None, None
         try:
             return (
@@ -226,12 +270,9 @@ class SegmentIndexes:
                 TimeIndex.decode(self.base_offset, self._fs.read_bytes(time_path)),
             )
         except StorageError:
-            if self._have_files():
+            if self.have_files:
                 raise
             return None, None  # a swap of compaction has just removed them, in another thread
-
-    def _have_files(self) -> bool:
-        return all(self._fs.exists(self._path(suffix)) for suffix in paths.SPARSE_INDEXES)
 
     def _is_sound(self, offsets: OffsetIndex) -> bool:
         """Whether the last entry points at the batch that it names."""
@@ -261,5 +302,9 @@ class SegmentIndexes:
             self.note(placed.position, header.size, last_offset, header.newest_record_ms)
             next_offset = last_offset + 1
 
+    @property
+    def _directory(self) -> str:
+        return paths.parent_of(self._file.path)
+
     def _path(self, suffix: str) -> str:
-        return paths.offset_file(paths.parent_of(self._file.path), self.base_offset, suffix)
+        return paths.offset_file(self._directory, self.base_offset, suffix)

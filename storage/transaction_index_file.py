@@ -1,13 +1,16 @@
 """The `.txnindex` file of a segment: it goes with its segment, is cut with it, and is merged with its neighbours'.
 
-Nothing makes it again, so each change is one atomic write, and is done again after a crash:
+The producer state at the beginning of the segment is needed to make it again from the batches, so each change is one
+atomic write, and is done again after a crash:
 
+* while the segment is appended to, it is in memory alone, and opening the log after a crash makes it again. It is written
+  when the segment is closed, before the recovery point moves past it (`segment_indexes.py`);
 * a cut of the log drops the entries from the cut on after the log was cut. Crash in between: recovery cuts them
   to the end of the log;
 * compaction merges the files of the segments that it merges before it removes them. Crash in between: the first
   file has all entries, and merging those that are left changes nothing.
 
-This broker does not write entries yet: they are in logs that Kafka wrote. Called by `segment_indexes.py`, `recovery.py`
+Called by `segment_indexes.py`, `recovery.py`
 and `compaction/swap.py`.
 """
 

@@ -85,6 +85,8 @@ class PendingSwap:
 
     def _carry_out(self) -> None:
         fs, directory, base = self._fs, self._directory, self.sources[0].base_offset
+        for source in self.sources:
+            source.indexes.save_aborted()
         self._is_decided = True  # a rename that fails may have taken place
         swap = paths.offset_file(directory, base, paths.SWAP)
         fs.rename(paths.offset_file(directory, base, paths.CLEANED), swap)

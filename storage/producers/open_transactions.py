@@ -14,15 +14,15 @@ Invariant: a producer has at most one open transaction, and a later batch of it 
 Invariant: the last stable offset is at most the high watermark, and rises with it while the log is not cut.
 
 Every call takes constant time, or time that the transactions ended since the last call have paid for. Pure: knows
-nothing of files and of producer entries. A log that is cut builds it anew; transactions that had ended by then are
-below the high watermark, so `load` takes the open ones alone.
+nothing of files and of producer entries. A log that is cut builds it anew, from a snapshot that has what holds
+readers back at its offset: transactions that are open, and those whose marker was not below the high watermark yet.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -109,7 +109,19 @@ class OpenTransactions:
             stable = min(stable, oldest[1])
         return max(stable, min(log_start_offset, high_watermark))
 
-    def load(self, transactions: Iterable[tuple[int, int]]) -> None:
-        """Replaces everything by these open transactions, producer id and first offset, in any order."""
+    @property
+    def holds_readers_back(self) -> bool:
+        """Whether the last stable offset may be below the high watermark."""
+        return bool(self._open or self._ended)
+
+    def ended(self) -> list[tuple[int, int]]:
+        """First offset and marker's offset of transactions that ended, and may hold readers back; in any order."""
+        return list(self._ended)
+
+    def load(
+        self, transactions: Iterable[tuple[int, int]], ended: Iterable[tuple[int, int]] = ()
+    ) -> None:
+        """Replaces everything by these open transactions, producer id and first offset, in any order, and `ended`."""
         self._open = OrderedDict(sorted(transactions, key=itemgetter(1)))
-        self._ended.clear()
+        self._ended = list(ended)
+        heapify(self._ended)

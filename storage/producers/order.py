@@ -116,6 +116,12 @@ class ProducerOrder:
             return producer_id, entry.last_append_ms
         return None
 
+    def discard(self, producer_id: int) -> bool:
+        """Removes the id; False if it was not known."""
+        if self.live.pop(producer_id, None) is not None:
+            return True
+        return bool(self._packed) and self._packed.remove(producer_id)
+
     def take(self, producer_id: int) -> bytes:
         """Removes the id, which has to be known, and returns its record."""
         slot = self._packed.get(producer_id) if self._packed else None

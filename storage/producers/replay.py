@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from echoless.protocol.control_records import EndMarker
 from echoless.protocol.dedup import commit
 from echoless.protocol.producer_effect import NO_EFFECT, effect_of
-from echoless.protocol.record_batch import BatchHeader
+from echoless.protocol.record_batch import TRANSACTIONAL_BIT, BatchHeader
 from echoless.storage import paths
 from echoless.storage.file_system import FileSystem, StorageError
+from echoless.storage.producers.open_transactions import ClosedTransaction
 from echoless.storage.producers.snapshot import NewerSnapshotError, SnapshotError, read_snapshot
 from echoless.storage.producers.state import ProducerStates
 from echoless.storage.segments import Segments
@@ -93,17 +94,32 @@ def rebuild(  # noqa: PLR0917 - the parts of a log, in the order of `Log`'s own
     return Rebuilt(snapshot_offset, damaged, replayed)
 
 
+class Replayed(NamedTuple):
+    """The changes that a batch of the log made to its producer."""
+
+    epoch_moved_back: bool
+    aborted: ClosedTransaction | None
+    """The transaction that it aborted."""
+
+
+_PLAIN: Final = Replayed(False, None)
+
+
 def replay_batch(
     producers: ProducerStates, header: BatchHeader, marker: EndMarker | None, now_ms: int
-) -> bool:
-    """Adds one batch of the log to the state; returns whether its producer's epoch moved back."""
-    if effect_of(header, marker) is NO_EFFECT:
-        return False
-    entry = producers.get(header.producer_id)
-    producers.put(
-        header.producer_id, commit(entry, header, header.base_offset, now_ms, producers.window)
-    )
-    return entry is not None and header.producer_epoch < entry.producer_epoch
+) -> Replayed:
+    """Adds one batch of the log to the state."""
+    effect = effect_of(header, marker)
+    if effect is NO_EFFECT:
+        return _PLAIN
+    producer_id, offset = header.producer_id, header.base_offset
+    entry = producers.get(producer_id)
+    after = commit(entry, header, offset, now_ms, producers.window)
+    moved_back = entry is not None and header.producer_epoch < entry.producer_epoch
+    if header.attributes & TRANSACTIONAL_BIT or producers.open_transaction(producer_id) is not None:
+        return Replayed(moved_back, producers.put_transactional(after, header, offset, effect))
+    producers.put(producer_id, after)
+    return Replayed(True, None) if moved_back else _PLAIN
 
 
 def replay_segments(

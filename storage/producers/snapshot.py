@@ -1,10 +1,13 @@
 """A partition's producer state as bytes, from which a restart or a new replica begins.
 
 Three kinds of msgpack objects, one after the other (`docs/formats/producer-snapshot.md`):
-    header   map {"version": 1, "offset", "window", "producers"}
+    header   map {"version", "offset", "window", "producers"}
     blocks   bin, each whole entries: producer_id i64 little-endian, then `record.py`'s
              bytes; oldest append first. Entries are copied, not encoded: a million take a second.
+             In version 2 blocks with rows of `transactions.py` come before them.
     trailer  uint 32: CRC-32C of all bytes before it
+
+Version 1 is written where the partition has known no transaction, so that brokers that know no transactions read it.
 
 `offset` is exclusive: the state after every batch below it. The whole window is kept (Kafka keeps one
 batch, and then mistakes a retry of the second newest for a gap).
@@ -17,7 +20,7 @@ partition's own window. The bytes come from disk or, in a cluster, from a peer.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
@@ -37,8 +40,10 @@ from echoless.storage.producers.record import (
     write_append_ms,
 )
 from echoless.storage.producers.state import NONE_LOST, FrozenStates, ProducerStates
+from echoless.storage.producers.transactions import NO_TRANSACTIONS, FrozenTransactions, read_rows
 
-VERSION: Final = 1
+VERSION: Final = 2
+_WITHOUT_TRANSACTIONS: Final = 1
 _BLOCK_BYTES: Final = 1 << 16
 """A block ends once it has this size; its last entry may exceed it."""
 _BLOCK_BYTES_MAX: Final = 1 << 20
@@ -74,6 +79,7 @@ class Snapshot(NamedTuple):
     """The number of producers that are forgotten, and of which one batch is kept: the first ones."""
     lost_from: int = NONE_LOST
     """The lowest number of a producer id that was known once and is not in here (`issue_number`)."""
+    transactions: FrozenTransactions = NO_TRANSACTIONS
 
     def records(self) -> Iterator[tuple[int, memoryview]]:
         """Yields every producer id with its packed record: the forgotten ones, then by last append, oldest first."""
@@ -94,6 +100,7 @@ class Snapshot(NamedTuple):
             self.window,
             forgotten=self.forgotten,
             lost_from=self.lost_from,
+            transactions=self.transactions,
         )
 
 
@@ -115,7 +122,7 @@ def encode_snapshot(offset: int, producers: ProducerStates | FrozenStates) -> by
     import msgpack  # noqa: PLC0415 - a start on a new directory reads and writes no snapshot
 
     header = {
-        "version": VERSION,
+        "version": _WITHOUT_TRANSACTIONS,
         "offset": offset,
         "window": producers.window,
         "producers": producers.forgotten_count + len(producers),
@@ -124,8 +131,17 @@ def encode_snapshot(offset: int, producers: ProducerStates | FrozenStates) -> by
         header["forgotten"] = producers.forgotten_count
     if producers.lost_from != NONE_LOST:
         header["lost_from"] = producers.lost_from
+    blocks: list[bytes] = []
+    if producers.transactions is not NO_TRANSACTIONS:
+        transactions = producers.transactions
+        of_producers = list(_joined(transactions.producer_rows()))
+        of_ended = list(_joined(transactions.ended_rows()))
+        header["version"] = VERSION
+        header["transaction_blocks"] = len(of_producers)
+        header["ended_blocks"] = len(of_ended)
+        blocks = of_producers + of_ended
     parts = [msgpack.packb(header)]
-    parts.extend(msgpack.packb(block) for block in _blocks(producers))
+    parts.extend(msgpack.packb(block) for block in chain(blocks, _blocks(producers)))
     crc = 0
     for part in parts:
         crc = crc32c(part, crc)
@@ -184,10 +200,15 @@ class _Reader:
 
 
 def _blocks(producers: ProducerStates | FrozenStates) -> Iterator[bytes]:
+    records = chain(producers.forgotten_records(), producers.records())
+    return _joined(b"".join((_PRODUCER_ID.pack(one), record)) for one, record in records)
+
+
+def _joined(rows: Iterable[Buffer]) -> Iterator[bytes]:
+    """Yields blocks of whole rows."""
     block = bytearray()
-    for producer_id, record in chain(producers.forgotten_records(), producers.records()):
-        block += _PRODUCER_ID.pack(producer_id)
-        block += record
+    for row in rows:
+        block += row
         if len(block) >= _BLOCK_BYTES:
             yield bytes(block)
             block.clear()
@@ -216,17 +237,34 @@ def _from_objects(data: Buffer, unpacker: Iterable[Any]) -> Snapshot:
         raise SnapshotError("it does not begin with a header")
     if is_newer(header.get("version"), VERSION):
         raise NewerSnapshotError(newer_format(header["version"], VERSION))
-    if header.get("version") != VERSION:
+    if header.get("version") not in {_WITHOUT_TRANSACTIONS, VERSION}:
         raise SnapshotError(f"version {header.get('version')!r} is not {VERSION}")
+    blocks = list(_views(data, unpacker))
+    of_producers = _count_blocks(header, "transaction_blocks", blocks)
+    of_ended = of_producers + _count_blocks(header, "ended_blocks", blocks[of_producers:])
     producers = _bounded(header, "producers", 0, 2**31 - 1)
     return Snapshot(
         offset=_bounded(header, "offset", 0, 2**63 - 1),
         window=_bounded(header, "window", 1, WINDOW_MAX),
         producers=producers,
         forgotten=_bounded({"forgotten": 0, **header}, "forgotten", 0, producers),
-        blocks=tuple(_views(data, unpacker)),
+        blocks=tuple(blocks[of_ended:]),
         lost_from=_bounded({"lost_from": NONE_LOST, **header}, "lost_from", 0, NONE_LOST),
+        transactions=_transactions(blocks[:of_producers], blocks[of_producers:of_ended]),
     )
+
+
+def _count_blocks(header: dict[str, Any], name: str, blocks: Sequence[Buffer]) -> int:
+    return _bounded({name: 0, **header}, name, 0, len(blocks))
+
+
+def _transactions(producers: Sequence[Buffer], ended: Sequence[Buffer]) -> FrozenTransactions:
+    if not producers and not ended:
+        return NO_TRANSACTIONS
+    try:
+        return read_rows(producers, ended)
+    except (ValueError, struct.error) as error:
+        raise SnapshotError(f"the rows of transactions are damaged: {error}") from error
 
 
 def _bounded(header: dict[str, Any], name: str, least: int, most: int) -> int:

@@ -9,7 +9,11 @@ Times are the data directory's own clock (`clock_checkpoint.py`). A crash can se
 minute, so the order of times is not strict; the front is never skipped, so an entry may then expire
 late, but never early. An expired entry that no sweep has removed yet still counts, as in Kafka.
 
+Nor is a producer forgotten that has an open transaction: its entry is in an order that neither expiry nor eviction
+looks at, until the marker (`transactions.py`).
+
 Invariant: an id that was here and is below `lost_from` is known, or forgotten and kept.
+Invariant: a producer with an open transaction is not forgotten.
 Invariant: a leased id is not forgotten before `leased_expiration_ms` after its last append.
 
 Called by the log. Decides nothing (`protocol/dedup.py` does), reads no clock, touches no file.
@@ -18,19 +22,28 @@ Called by the log. Decides nothing (`protocol/dedup.py` does), reads no clock, t
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import itemgetter
 from typing import Final
 
 from echoless.protocol.bound_ids import issue_number
+from echoless.protocol.control_records import MarkerType
 from echoless.protocol.dedup import WINDOW_DEFAULT, ProducerEntry
 from echoless.protocol.leases import LEASED_ID_MIN, is_leased
-from echoless.protocol.record_batch import Buffer
+from echoless.protocol.marker_decision import LastMarker
+from echoless.protocol.producer_effect import ProducerEffect
+from echoless.protocol.record_batch import BatchHeader, Buffer
 from echoless.storage.producers.forgotten import ForgottenProducers
+from echoless.storage.producers.open_transactions import ClosedTransaction, OpenTransactions
 from echoless.storage.producers.order import ProducerOrder
 from echoless.storage.producers.owners import Owners
 from echoless.storage.producers.record import decode_record, read_append_ms, trim_record
+from echoless.storage.producers.transactions import (
+    NO_TRANSACTIONS,
+    FrozenTransactions,
+    ProducerTransactions,
+)
 
 NONE_LOST: Final = 2**63 - 1
 
@@ -39,35 +52,35 @@ class FrozenStates:
     """The producers at one moment, with the part of `ProducerStates` that a snapshot needs."""
 
     __slots__ = (
-        *("_count", "_forgotten", "_leased", "_plain"),
-        *("forgotten_count", "lost_from", "window"),
+        *("_count", "_forgotten", "_orders"),
+        *("forgotten_count", "lost_from", "transactions", "window"),
     )
 
     def __init__(
         self,
         window: int,
         count: int,
-        plain: Callable[[], Iterator[tuple[int, Buffer]]],
-        leased: Callable[[], Iterator[tuple[int, Buffer]]],
+        orders: Sequence[Callable[[], Iterator[tuple[int, Buffer]]]],
         *,
         forgotten: Callable[[], Iterator[tuple[int, Buffer]]],
         forgotten_count: int,
         lost_from: int,
+        transactions: FrozenTransactions,
     ) -> None:
         self.window = window
         self.lost_from = lost_from
         self.forgotten_count = forgotten_count
         self._forgotten = forgotten
+        self.transactions = transactions
         self._count = count
-        self._plain = plain
-        self._leased = leased
+        self._orders = orders
 
     def __len__(self) -> int:
         return self._count
 
     def records(self) -> Iterator[tuple[int, Buffer]]:
         """Yields every producer with its packed record, oldest append first."""
-        return _merged(self._plain(), self._leased())
+        return _merged(*(records() for records in self._orders))
 
     def forgotten_records(self) -> Iterator[tuple[int, Buffer]]:
         """Yields every forgotten producer that is kept, with its packed record, forgotten first first."""
@@ -85,7 +98,7 @@ class FrozenStates:
 
 
 def _merged(*orders: Iterator[tuple[int, Buffer]]) -> Iterator[tuple[int, Buffer]]:
-    """Merges both orders by the time of the last append."""
+    """Merges the orders by the time of the last append."""
     return heapq.merge(*orders, key=lambda item: read_append_ms(item[1]))
 
 
@@ -125,13 +138,18 @@ class ProducerStates:
         self._leased = ProducerOrder(window)
         self._forgotten = ForgottenProducers(forgotten_max)
         self._owners = Owners() if is_fair and producers_max else None
+        self.has_transactions = False
+        """Whether a producer of this partition has ever had a transaction, as far as it is known."""
+        self._transactions: ProducerTransactions | None = None
+        """Made when it is needed: most partitions have no transactions."""
 
     def __len__(self) -> int:
-        return len(self._plain) + len(self._leased)
+        return sum(map(len, self._orders))
 
     def get(self, producer_id: int) -> ProducerEntry | None:
         """The entry of the id (>= 0), None if nothing is known of it; of a forgotten one with the newest batch alone."""
-        order = self._plain if producer_id < LEASED_ID_MIN else self._order_of(producer_id)
+        is_plain = producer_id < LEASED_ID_MIN and not self.has_transactions
+        order = self._plain if is_plain else self._order_of(producer_id)
         return (
             order.live.get(producer_id)
             or order.get(producer_id)
@@ -144,7 +162,7 @@ class ProducerStates:
         return len(self._forgotten)
 
     def put(self, producer_id: int, entry: ProducerEntry) -> None:
-        """Stores the entry as the newest; may forget the producer idle for longest."""
+        """Stores the entry of a producer without an open transaction as the newest; may forget the one idle for longest."""
         order = self._plain if producer_id < LEASED_ID_MIN else self._order_of(producer_id)
         live = order.live
         # As `order.put`, without its calls: with the look in `get`, 3 % of a produce.
@@ -159,6 +177,47 @@ class ProducerStates:
             if self._owners is not None and order is self._plain:
                 self._owners.put(producer_id)
             self._evict()
+
+    def put_transactional(
+        self, entry: ProducerEntry, header: BatchHeader, base_offset: int, effect: ProducerEffect
+    ) -> ClosedTransaction | None:
+        """Stores the entry after a transactional batch or marker at `base_offset`; returns the transaction that it aborted."""
+        transactions = self._transactions
+        if transactions is None:
+            transactions = self._transactions = ProducerTransactions(self.window)
+            self.has_transactions = True
+        producer_id = header.producer_id
+        before = self._order_of(producer_id)
+        closed = transactions.open.note(header, base_offset, effect)
+        if effect.end is not None:
+            offset = base_offset + header.last_offset_delta
+            transactions.note_marker(producer_id, effect.end, offset, header.max_timestamp)
+        was_there = self._order_of(producer_id) is not before and before.discard(producer_id)
+        if was_there and before is self._plain and self._owners is not None:
+            self._owners.forget(producer_id)
+        if producer_id in transactions.open:
+            transactions.entries.put(producer_id, entry)
+            self._forgotten.remove(producer_id)
+        else:
+            self.put(producer_id, entry)
+        if effect.end is None or effect.end.type is MarkerType.COMMIT:
+            return None
+        return closed
+
+    def open_transaction(self, producer_id: int) -> int | None:
+        """The first offset of the producer's open transaction; None without one."""
+        transactions = self._transactions
+        return None if transactions is None else transactions.open.first_offset(producer_id)
+
+    def last_marker(self, producer_id: int) -> LastMarker | None:
+        """The last marker of the producer, as far as it is known."""
+        transactions = self._transactions
+        return None if transactions is None else transactions.last_markers.get(producer_id)
+
+    @property
+    def open_transactions(self) -> OpenTransactions | None:
+        """The transactions that are open, or ended; None if there never was one."""
+        return None if self._transactions is None else self._transactions.open
 
     def expire(self, now_ms: int, count_max: int | None = None) -> int:
         """Forgets producers that have been idle for too long, oldest first; returns how many.
@@ -191,24 +250,28 @@ class ProducerStates:
         self._plain.clear()
         self._leased.clear()
         self._forgotten.clear()
+        self._transactions, self.has_transactions = None, False
         if self._owners is not None:
             self._owners.clear()
 
     def items(self) -> Iterator[tuple[int, ProducerEntry]]:
         """Yields every producer, oldest append first; the states must not change during the iteration.
 
-        Leased ones are merged in by the time of their last append.
+        Leased ones, and those in a transaction, are merged in by the time of their last append.
         """
-        if not self._leased:
+        orders = self._orders
+        if len(orders) == 1:
             return self._plain.items()
-        orders = self._plain.items(), self._leased.items()
-        return heapq.merge(*orders, key=lambda item: item[1].last_append_ms)
+        return heapq.merge(
+            *(one.items() for one in orders), key=lambda item: item[1].last_append_ms
+        )
 
     def records(self) -> Iterator[tuple[int, Buffer]]:
         """Yields the same as `items`, in the packed form of `record.py`, for a snapshot."""
-        if not self._leased:
+        orders = self._orders
+        if len(orders) == 1:
             return self._plain.records()
-        return _merged(self._plain.records(), self._leased.records())
+        return _merged(*(one.records() for one in orders))
 
     def forgotten_records(self) -> Iterator[tuple[int, Buffer]]:
         """Yields every forgotten producer that is kept, with its packed record, forgotten first first."""
@@ -216,16 +279,20 @@ class ProducerStates:
 
     def freeze(self) -> FrozenStates:
         """Returns the present states, for any one thread, unaffected by later changes."""
-        plain, leased = self._plain.freeze(), self._leased.freeze()
         return FrozenStates(
             self.window,
             len(self),
-            plain,
-            leased,
+            [one.freeze() for one in self._orders],
             forgotten=self._forgotten.freeze(),
             forgotten_count=len(self._forgotten),
             lost_from=self.lost_from,
+            transactions=self.transactions,
         )
+
+    @property
+    def transactions(self) -> FrozenTransactions:
+        """The transactions at this moment, for a snapshot."""
+        return NO_TRANSACTIONS if self._transactions is None else self._transactions.freeze()
 
     def load(
         self,
@@ -235,6 +302,7 @@ class ProducerStates:
         *,
         forgotten: int = 0,
         lost_from: int = NONE_LOST,
+        transactions: FrozenTransactions = NO_TRANSACTIONS,
     ) -> None:
         """Replaces everything by `count` records, oldest append first, written with a window of `window`.
 
@@ -246,6 +314,11 @@ class ProducerStates:
         self._leased.clear()
         if self._owners is not None:
             self._owners.clear()
+        self._transactions, self.has_transactions = None, False
+        if transactions is not NO_TRANSACTIONS:
+            self._transactions = ProducerTransactions(self.window)
+            self._transactions.load(transactions)
+            self.has_transactions = True
         left = iter(records)
         for producer_id, record in islice(left, forgotten):
             self._keep_forgotten(producer_id, record)
@@ -277,6 +350,8 @@ class ProducerStates:
             self.window = window
             self._plain.resize_window(window)
             self._leased.resize_window(window)
+            if self._transactions is not None:
+                self._transactions.entries.resize_window(window)
         if producers_max is not None:
             self.producers_max = producers_max
         if forgotten_max is not None:
@@ -285,7 +360,20 @@ class ProducerStates:
         if self.producers_max:
             self._evict()
 
+    @property
+    def _orders(self) -> list[ProducerOrder]:
+        """The orders that are in use, `_plain` first."""
+        orders = [self._plain]
+        if self._leased:
+            orders.append(self._leased)
+        if self._transactions is not None and self._transactions.entries:
+            orders.append(self._transactions.entries)
+        return orders
+
     def _order_of(self, producer_id: int) -> ProducerOrder:
+        transactions = self._transactions
+        if transactions is not None and producer_id in transactions.open:
+            return transactions.entries
         return self._leased if is_leased(producer_id) else self._plain
 
     def _evict(self) -> None:
@@ -322,6 +410,8 @@ class ProducerStates:
     def _lose_surplus(self) -> None:
         while (lost := self._forgotten.pop_surplus()) is not None:
             self.lose_from(issue_number(lost))
+            if self._transactions is not None:
+                self._transactions.last_markers.pop(lost, None)
 
     def lose_from(self, number: int) -> None:
         """Notes that producer ids from this number on may have been here and are not known any more."""

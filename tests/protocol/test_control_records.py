@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from echoless.protocol.control_records import EndMarker, MarkerType, build_marker, read_marker
 from echoless.protocol.errors import DecodeError
 from echoless.protocol.record_batch import compute_crc, read_header, seal_batch
-from echoless.protocol.records import Record, build_batch, encode_records
+from echoless.protocol.records import Record, build_batch, encode_records, read_records
 
 _CAPTURED = Path(__file__).parents[1] / "golden" / "control_records.txt"
 _COMMIT = EndMarker(MarkerType.COMMIT, 3)
@@ -147,3 +148,14 @@ def test_records_of_a_batch_are_encoded_alike() -> None:
     """`encode_records` writes what `build_batch` puts after the header."""
     records = [Record(0, 5, b"k", b"v"), Record(1, 9, None, None, (("h", b"x"),))]
     assert build_batch(records)[61:] == encode_records(records)
+
+
+@given(st.sampled_from(MarkerType), st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1))
+def test_a_number_follows_what_kafka_reads(kind: MarkerType, epoch: int, number: int) -> None:
+    """The first six bytes of the value are Kafka's; the batch takes 8 bytes more."""
+    marker = EndMarker(kind, epoch, number)
+    batch = build_marker(marker, 7, 0, 1000)
+    assert read_marker(batch) == marker
+    assert read_header(batch).size == len(batch) == 86
+    (record,) = read_records(batch)
+    assert record.value == struct.pack(">hiq", 0, epoch, number)

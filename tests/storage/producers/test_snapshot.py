@@ -165,7 +165,7 @@ def test_bytes_left_over_are_refused() -> None:
     [
         ((), "too few"),
         ((7,), "header"),
-        ((header(version=2), block_of(1)), "written by a newer version"),
+        ((header(version=3), block_of(1)), "written by a newer version"),
         ((header(version=None), block_of(1)), "version None"),
         ((header(offset=-1), block_of(1)), "offset"),
         ((header(offset=True), block_of(1)), "offset"),
