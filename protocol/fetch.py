@@ -2,7 +2,8 @@
 
 The encoder returns large answers as a list of buffers: small packed pieces with the records between them,
 for one gathering write. Versions 4 to 17: v5 adds log_start_offset, v7 the error code and session id, v11
-preferred_read_replica, v12 is flexible (with the tagged diverging_epoch), v13 names topics by id.
+preferred_read_replica, v12 is flexible (with the tagged diverging_epoch), v13 names topics by id. Rows without aborted
+transactions, nearly all, are packed in one call each.
 `tests/protocol/test_fetch.py` decodes every version with kio.
 """
 
@@ -25,11 +26,16 @@ _HEAD_V7: Final = struct.Struct(">4xhii")
 """Throttle time, error, session, count of topics."""
 _HEAD_V12: Final = struct.Struct(">4xhi")
 _PARTITION_V4: Final = struct.Struct(">ihqq4xi")
-"""Index, error, two offsets, count of aborted transactions (there are none), bytes of records."""
+"""Index, error, two offsets, no aborted transactions, bytes of records."""
 _PARTITION_V5: Final = struct.Struct(">ihqqq4xi")
 _PARTITION_V11: Final = struct.Struct(">ihqqq4xii")
 _PARTITION_V12: Final = struct.Struct(">ihqqqbi")
 """Index, error, three offsets, no aborted transactions, the preferred replica."""
+_PARTITION_BEGINNING: Final = struct.Struct(">ihqq")
+"""Index, error, two offsets; the log start, aborted transactions and the rest follow."""
+_INT64: Final = struct.Struct(">q")
+_ABORTED: Final = struct.Struct(">qq")
+"""Producer id, first offset."""
 _EPOCH_END: Final = struct.Struct(">iq")
 _EMPTY: Final = 1
 """A compact array without elements."""
@@ -59,6 +65,8 @@ class PartitionFetched(NamedTuple):
     records: bytes = b""
     diverging_epoch: tuple[int, int] | None = None
     """`(epoch, its end offset)` where the fetcher's log diverged from ours (v12 on)."""
+    aborted: Sequence[tuple[int, int]] = ()
+    """Producer id and first offset of aborted transactions that may have batches among `records`, by their markers."""
 
 
 PackedTopic = tuple[str | uuid.UUID, int, list[bytes]]
@@ -81,14 +89,19 @@ def encode_fetch_response(
 
 def pack_row(version: int, row: PartitionFetched) -> tuple[bytes, ...]:
     """The bytes of one row of an answer: before its records, the records, and after them; without records one piece."""
-    index, error, high_watermark, stable, start, records, diverging = row
+    index, error, high_watermark, stable, start, records, diverging, aborted = row
     size = len(records)
     if version >= _FLEXIBLE_FROM:
-        fields = (index, error, high_watermark, stable, start, _EMPTY, _NO_PREFERRED_REPLICA)
-        head = _PARTITION_V12.pack(*fields) + write_unsigned_varint(size + 1)
+        if aborted:
+            head = _head_with_aborted(version, row)
+        else:
+            fields = (index, error, high_watermark, stable, start, _EMPTY, _NO_PREFERRED_REPLICA)
+            head = _PARTITION_V12.pack(*fields) + write_unsigned_varint(size + 1)
         end = NO_TAGS if diverging is None else _diverging(diverging)
         return (head, records, end) if size else (head + end,)
-    if version >= 11:
+    if aborted:
+        head = _head_with_aborted(version, row)
+    elif version >= 11:
         head = _PARTITION_V11.pack(
             index, error, high_watermark, stable, start, _NO_PREFERRED_REPLICA, size
         )
@@ -155,9 +168,12 @@ def _fixed(
     for topic, partitions in topics:
         name = str(topic).encode()
         out.append(_INT16.pack(len(name)) + name + _INT32.pack(len(partitions)))
-        for index, error, high_watermark, stable, start, records, _ in partitions:
+        for row in partitions:
+            index, error, high_watermark, stable, start, records, _, aborted = row
             size = len(records)
-            if version >= 11:
+            if aborted:
+                head = _head_with_aborted(version, row)
+            elif version >= 11:
                 head = _PARTITION_V11.pack(
                     index, error, high_watermark, stable, start, _NO_PREFERRED_REPLICA, size
                 )
@@ -181,10 +197,14 @@ def _flexible(
     out = [_HEAD_V12.pack(error_code, session_id) + count]
     for topic, partitions in topics:
         out.append(_topic(version, topic) + write_unsigned_varint(len(partitions) + 1))
-        for index, error, high_watermark, stable, start, records, diverging in partitions:
+        for row in partitions:
+            index, error, high_watermark, stable, start, records, diverging, aborted = row
             fields = (index, error, high_watermark, stable, start, _EMPTY, _NO_PREFERRED_REPLICA)
             size = len(records)
-            out.append(_PARTITION_V12.pack(*fields) + write_unsigned_varint(size + 1))
+            if aborted:
+                out.append(_head_with_aborted(version, row))
+            else:
+                out.append(_PARTITION_V12.pack(*fields) + write_unsigned_varint(size + 1))
             if size:
                 total += size
                 out.append(records)
@@ -192,6 +212,27 @@ def _flexible(
         out.append(NO_TAGS)
     out.append(NO_TAGS)
     return out, total
+
+
+def _head_with_aborted(version: int, row: PartitionFetched) -> bytes:
+    """The bytes of a row up to its records."""
+    is_flexible = version >= _FLEXIBLE_FROM
+    count, tags = len(row.aborted), NO_TAGS if is_flexible else b""
+    out = [
+        _PARTITION_BEGINNING.pack(
+            row.partition, row.error_code, row.high_watermark, row.last_stable_offset
+        )
+    ]
+    if version >= 5:
+        out.append(_INT64.pack(row.log_start_offset))
+    out.append(write_unsigned_varint(count + 1) if is_flexible else _INT32.pack(count))
+    for producer_id, first_offset in row.aborted:
+        out += (_ABORTED.pack(producer_id, first_offset), tags)
+    if version >= 11:
+        out.append(_INT32.pack(_NO_PREFERRED_REPLICA))
+    size = len(row.records)
+    out.append(write_unsigned_varint(size + 1) if is_flexible else _INT32.pack(size))
+    return b"".join(out)
 
 
 def _diverging(diverging: tuple[int, int]) -> bytes:

@@ -423,6 +423,18 @@ class Log:
                     break
         return found
 
+    def aborted_in(self, records: Buffer, end_offset: int) -> list[tuple[int, int]]:
+        """Producer id and first offset of the aborted transactions that may have batches in what was read.
+
+        `records` are whole batches below `end_offset`, as `read` returned them.
+        """
+        start = read_header(records).base_offset
+        if not self.config.is_compacted:  # else some of what lies between was left out
+            indexes = self._segments.holding(start).indexes
+            beyond = indexes.offsets.offset_beyond(start, len(records))
+            end_offset = end_offset if beyond is None else min(beyond, end_offset)
+        return [one[:2] for one in self.aborted_transactions(start, end_offset)]
+
     def pass_empty(self, offset: int, end_offset: int) -> Passed:
         """Looks for the first batch with records from `offset` on, which `read` has found to be in the log."""
         from echoless.storage.empty_batches import pass_empty  # noqa: PLC0415 - the first fetch
@@ -525,6 +537,12 @@ class Log:
         To be called where a due time does not tell: the offsets in the checkpoints have moved, or something may go
         that could not go before.
         """
+        self._kept.changed()
+
+    def note_committed(self, high_watermark: int) -> None:
+        """Notes that the high watermark has moved, as `note_change`; transactions that ended below it hold no one back."""
+        if self.producers.has_transactions:
+            self.last_stable_offset(high_watermark)
         self._kept.changed()
 
     # Cutting

@@ -60,6 +60,19 @@ class OffsetIndex:
         )
         return self._positions[place - 1] if place else 0
 
+    def offset_beyond(self, offset: int, size: int) -> int | None:
+        """An offset that no record of the `size` bytes from `offset`'s batch on reaches; None: the segment's end.
+
+        The farthest such bytes begin where an indexed batch does, so it may be one interval too far.
+        """
+        place = bisect_left(self._relative_offsets, offset - self._base_offset)
+        if place == len(self._positions):
+            return None
+        place = bisect_left(self._positions, self._positions[place] + size)
+        if place == len(self._positions):
+            return None
+        return self._relative_offsets[place] + self._base_offset + 1
+
     def truncate_to(self, position: int) -> None:
         """Drops the entries of batches that start at or after `position`."""
         place = bisect_left(self._positions, position)

@@ -1,8 +1,7 @@
 """Fetch (1), versions 4-17: record batches below the high watermark, by long poll.
 
 `broker/records/fetch.py` says when it is answered and with how much; both ports end there. With isolation
-level 1 (read_committed) records are returned up to the last stable offset, which is the high watermark
-until there are transactions.
+level 1 (read_committed) records are returned up to the last stable offset, and the aborted transactions that overlap them.
 
 v5 log_start_offset; v7 (KIP-227) fetch sessions, see `session_requests.py`; v9 leader epochs; v12 flexible,
 last_fetched_epoch; v13 topic ids. Followers replicate over the native port, not here.

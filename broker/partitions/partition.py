@@ -260,6 +260,18 @@ class Partition:
 
         Raises `KafkaError` if this broker may not append, or too few replicas are in sync; `StorageError`.
         """
+        result = self.append_for_coordinator(batch, header, now_ms)
+        assert isinstance(result, Appended), "a batch without a producer is never refused"
+        return result.last_offset + 1
+
+    @changes_state
+    def append_for_coordinator(
+        self, batch: Buffer, header: BatchHeader, now_ms: int
+    ) -> Appended | Duplicate | Reject:
+        """Decides on and stores a transaction marker, or another batch that no client sends; see `Log.append`.
+
+        Raises as `append_state` does.
+        """
         self.check_leader()
         self.check_in_sync()
         if not self._fencing.takes_records:
@@ -268,12 +280,12 @@ class Partition:
             )
         origin: LeaderOrigin = AppendOrigin.COORDINATOR
         result = self.log.append(batch, header, self.leader_epoch, now_ms, origin=origin)
-        assert isinstance(result, Appended), "a batch without a producer is never refused"
-        self._on_dirty(self)
-        self.waiters.append.wake()
-        if not self._flushes_before_commit:
-            self.advance_high_watermark()
-        return result.last_offset + 1
+        if isinstance(result, Appended):
+            self._on_dirty(self)
+            self.waiters.append.wake()
+            if not self._flushes_before_commit:
+                self.advance_high_watermark()
+        return result
 
     def _be_patient(self) -> None:
         """Trusts no gap for a while: a batch that is refused now may return after later ones."""
@@ -294,7 +306,7 @@ class Partition:
         committed = in_sync.committed_offset(durable) if in_sync.largest else durable
         if committed > self.high_watermark:
             self.high_watermark = committed
-            log.note_change()
+            log.note_committed(committed)
             if waiters.commit.heap:
                 waiters.commit.reached(committed)
             if waiters.data:
@@ -348,7 +360,7 @@ class Partition:
         known = min(offset, self.log.log_end_offset)
         if known > self.high_watermark:
             self.high_watermark = known
-            self.log.note_change()
+            self.log.note_committed(known)
 
     def follow_log(self) -> None:
         """Follows a cut or a replacement of the follower's log: nothing above its end is committed."""
@@ -372,8 +384,10 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset below which every transaction has ended: there are none yet."""
-        return self.high_watermark
+        """The offset below which every transaction has ended, by a marker below the high watermark."""
+        if not self.log.producers.has_transactions:
+            return self.high_watermark
+        return self.log.last_stable_offset(self.high_watermark)
 
     def visible_end(self, *, read_committed: bool) -> int:
         """The offset up to which consumers of this isolation level may read."""

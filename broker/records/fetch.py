@@ -1,5 +1,8 @@
 """Fetch for clients, from either port: record batches below the high watermark, by long poll.
 
+Readers of committed records get batches below the last stable offset, with the aborted transactions that may be among
+them: the client drops their records.
+
 Answers at once when `min_bytes` are available, when a partition has an error, or when the wait is 0;
 otherwise waits for data, at most that long. At least one batch is returned even if it exceeds the
 limits (KIP-74). An answer holds batches that have records, if there are any: compaction leaves batches without
@@ -133,6 +136,7 @@ class FetchPass:
             if last_epoch >= 0:
                 diverging = _diverging_epoch(partition, offset, last_epoch)
             records = b""
+            aborted: list[tuple[int, int]] = []
             if diverging is None:
                 end = stable if self._is_read_committed else partition.high_watermark
                 found = self._records(partition.log, offset, end, bytes_max)
@@ -140,6 +144,8 @@ class FetchPass:
                     return None
                 records = found
                 self.size += len(records)
+                if records and self._is_read_committed:
+                    aborted = partition.log.aborted_in(records, end)
             else:
                 self.has_error = True
         except KafkaError as error:
@@ -154,7 +160,7 @@ class FetchPass:
             partition.waiters.data.add(self._wait.arrived)
         high_watermark, start_offset = partition.high_watermark, partition.log.log_start_offset
         return PartitionFetched(
-            index, ErrorCode.NONE, high_watermark, stable, start_offset, records, diverging
+            index, ErrorCode.NONE, high_watermark, stable, start_offset, records, diverging, aborted
         )
 
     def _records(self, log: Log, offset: int, end: int, bytes_max: int) -> bytes | None:

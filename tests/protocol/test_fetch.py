@@ -8,20 +8,30 @@ import uuid
 import pytest
 
 from echoless.protocol.errors import ErrorCode
-from echoless.protocol.fetch import PartitionFetched, encode_fetch_response
+from echoless.protocol.fetch import (
+    PartitionFetched,
+    encode_fetch_response,
+    join_rows,
+    pack_row,
+)
 
 TOPIC_ID = uuid.UUID("01234567-89ab-cdef-0123-456789abcdef")
 
 
+def _whole(body):
+    return body if isinstance(body, bytes) else b"".join(body)
+
+
 @pytest.mark.parametrize("size", [300, 20_000])
 @pytest.mark.parametrize("version", range(4, 18))
-def test_reads_back_with_kio(version, size):
-    """Every version carries records, offsets and errors where kio looks for them."""
+@pytest.mark.parametrize("aborted", [(), ((7, 3), (8, 5))])
+def test_reads_back_with_kio(version, size, aborted):
+    """Every version carries records, offsets, aborted transactions and errors where kio looks for them."""
     from kio.serial import entity_reader
 
     topic = TOPIC_ID if version >= 13 else "orders"
     partitions = [
-        PartitionFetched(0, ErrorCode.NONE, 10, 9, 1, b"r" * size, (4, 8)),
+        PartitionFetched(0, ErrorCode.NONE, 10, 9, 1, b"r" * size, (4, 8), aborted),
         PartitionFetched(1, ErrorCode.OFFSET_OUT_OF_RANGE),
     ]
     found = encode_fetch_response(version, ErrorCode.NONE, [(topic, partitions)], 77)
@@ -34,7 +44,14 @@ def test_reads_back_with_kio(version, size):
     first, second = response.partitions
     assert first.records == b"r" * size
     assert (first.high_watermark, first.last_stable_offset) == (10, 9)
+    assert [(a.producer_id, a.first_offset) for a in first.aborted_transactions] == [*aborted]
+    assert first.log_start_offset == 1 if version >= 5 else True
     assert second.error_code == 1
+    joined = join_rows(
+        version, [(topic, 2, [b"".join(pack_row(version, row)) for row in partitions])], size
+    )
+    without_session = encode_fetch_response(version, ErrorCode.NONE, [(topic, partitions)])
+    assert _whole(joined) == _whole(without_session)
     if version >= 7:
         assert entity.session_id == 77
     if version >= 12:

@@ -15,6 +15,7 @@ from echoless.broker.partitions.partition import Partition
 from echoless.broker.records import repeated_fetch
 from echoless.broker.records.fetch import fetch
 from echoless.broker.records.repeated_fetch import RepeatedRows, fetch_repeated
+from echoless.protocol.control_records import MarkerType
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.fetch import encode_fetch_response
 from echoless.protocol.fetch_request import FetchPartition, FetchRequest, FetchTopic
@@ -24,6 +25,7 @@ from tests.support.raw_batches import plain_batch
 from tests.support.raw_client import RawConnection, create_topic
 from tests.support.raw_produce import PartitionData
 from tests.support.session_client import INT32_MAX, found, send
+from tests.support.transactions_by_hand import HandMadeTransactions
 
 ROWS = 6
 
@@ -48,6 +50,7 @@ class History:
         self.peer = Peer(1, "127.0.0.1:1")
         self.offsets = {("t", index): 0 for index in range(ROWS)} | {("u", 0): 0, ("u", 1): 0}
         self.has_u = False
+        self.in_transaction: dict[int, HandMadeTransactions] = {}
 
     def request(self) -> tuple[FetchRequest, int]:
         rng = self.rng
@@ -89,7 +92,10 @@ class History:
         rng = self.rng
         topic, index = rng.choice(list(self.offsets))
         what = rng.choice(
-            ["produce", "produce", "big", "read", "read", "delete records", "topic", ""]
+            [
+                *("produce", "produce", "big", "read", "read", "delete records", "topic", ""),
+                *("transaction", "transaction"),
+            ]
         )
         exists = topic == "t" or self.has_u
         if what in {"produce", "big"} and exists:
@@ -98,6 +104,13 @@ class History:
             self.offsets[topic, index] = rng.randrange(12)
         elif what == "delete records" and topic == "t":
             await delete_records(self.kafka, index, rng.randrange(3))
+        elif what == "transaction" and topic == "t":
+            if index not in self.in_transaction:
+                partition = self.running.broker.partitions["t", index]
+                self.in_transaction[index] = HandMadeTransactions(partition)
+                self.in_transaction[index].write(7, b"x")
+            else:
+                self.in_transaction.pop(index).end(7, rng.choice([*MarkerType]))
         elif what == "topic":
             if self.has_u:
                 await delete_topic(self.kafka, "u")
