@@ -70,7 +70,7 @@ BROKER_FLOORS = (
     ("environment", "records"),
     ("cluster", "housekeeping"),
     ("state_topics",),
-    ("groups",),
+    ("groups", "transactions"),
     ("services",),
     ("handlers",),
     ("native",),

@@ -1,0 +1,1 @@
+"""Tests of the coordinator of transactions as a broker serves it."""
