@@ -126,6 +126,7 @@ def _partition_document(index: int, partition: PartitionView) -> dict[str, Any]:
         "isr": list(partition.isr),
         "log_start_offset": log.log_start_offset,
         "high_watermark": partition.high_watermark,
+        "last_stable_offset": partition.last_stable_offset,
         "log_end_offset": log.log_end_offset,
         "size_bytes": log.size_bytes,
         "producers": len(log.producers),

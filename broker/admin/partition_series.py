@@ -35,6 +35,18 @@ FAMILIES: Final = (
     ),
     Family("log_end_offset", "gauge", "Next offset to be written", lambda p: p.log.log_end_offset),
     Family("high_watermark", "gauge", "Offsets below it are committed", lambda p: p.high_watermark),
+    Family(
+        "last_stable_offset",
+        "gauge",
+        "Transactions that have a record below it have ended",
+        lambda p: p.last_stable_offset,
+    ),
+    Family(
+        "open_transactions",
+        "gauge",
+        "Transactions without a marker yet",
+        lambda p: p.log.producers.open_transaction_count,
+    ),
     Family("log_size_bytes", "gauge", "Bytes of all segments", lambda p: p.log.size_bytes),
     Family("producers", "gauge", "Producer ids remembered", lambda p: len(p.log.producers)),
     Family("in_sync_replicas", "gauge", "Replicas in sync", lambda p: len(p.isr)),

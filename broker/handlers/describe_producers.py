@@ -3,9 +3,9 @@
 Every producer the replica knows is listed, even one that has expired but has not been swept yet
 (`docs/protocol/producer-ids.md`); a follower answers from its own state. Each partition gets a row every
 time it is named, up to a bound: a small request must not produce an answer of arbitrary size. A
-partition may have a million producers, so a long answer is made of frozen states, in a thread. The last timestamp is that of the newest batch; there are no transactions, so
-coordinator epoch and transaction start are -1. The whole window of each producer is available on the
-native port and at `/producers/<topic>/<partition>`.
+partition may have a million producers, so a long answer is made of frozen states, in a thread. Coordinator epoch and
+transaction start are those of the last marker and of the open transaction: Kafka's tools look for hanging transactions
+by them. The whole window of each producer is available on the native port and at `/producers/<topic>/<partition>`.
 """
 
 from __future__ import annotations
@@ -141,7 +141,12 @@ def _row(services: Services, topic: str, index: int, *, is_frozen: bool) -> Part
     except KafkaError as error:
         return PartitionDescribed(index, error.code, error.message or None)
     listed = producers.freeze() if is_frozen else producers
-    return PartitionDescribed(index, producers=listed.items(), producer_count=len(listed))
+    return PartitionDescribed(
+        index,
+        producers=listed.items(),
+        producer_count=len(listed),
+        transactions=listed if producers.has_transactions else None,
+    )
 
 
 def refuse(refusal: Refusal, _services: Services) -> Answer:

@@ -53,7 +53,7 @@ class FrozenStates:
 
     __slots__ = (
         *("_count", "_forgotten", "_orders"),
-        *("forgotten_count", "lost_from", "transactions", "window"),
+        *("_open", "forgotten_count", "lost_from", "transactions", "window"),
     )
 
     def __init__(
@@ -72,6 +72,7 @@ class FrozenStates:
         self.forgotten_count = forgotten_count
         self._forgotten = forgotten
         self.transactions = transactions
+        self._open: dict[int, int] | None = None
         self._count = count
         self._orders = orders
 
@@ -89,6 +90,16 @@ class FrozenStates:
     def items(self) -> Iterator[tuple[int, ProducerEntry]]:
         """Yields every producer, oldest append first."""
         return ((producer_id, decode_record(record)) for producer_id, record in self.records())
+
+    def open_transaction(self, producer_id: int) -> int | None:
+        """The first offset of the producer's open transaction; None without one."""
+        if self._open is None:
+            self._open = dict(self.transactions.open)
+        return self._open.get(producer_id)
+
+    def last_marker(self, producer_id: int) -> LastMarker | None:
+        """The last marker of the producer, as far as it was known."""
+        return self.transactions.last_markers.get(producer_id)
 
     def page(self, after: int, limit: int) -> list[tuple[int, ProducerEntry]]:
         """The producers with the lowest ids above `after`, by id: an order that appends do not change."""
@@ -213,6 +224,12 @@ class ProducerStates:
         """The last marker of the producer, as far as it is known."""
         transactions = self._transactions
         return None if transactions is None else transactions.last_markers.get(producer_id)
+
+    @property
+    def open_transaction_count(self) -> int:
+        """The number of open transactions."""
+        transactions = self._transactions
+        return 0 if transactions is None else len(transactions.open)
 
     @property
     def open_transactions(self) -> OpenTransactions | None:

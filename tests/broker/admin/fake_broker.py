@@ -56,6 +56,7 @@ class FakePartition:
     replicas: tuple[int, ...] = (1, 2)
     is_leader: bool = True
     high_watermark: int = 9
+    last_stable_offset: int = 6
     rules: FakeRules = field(default_factory=FakeRules)
     log: FakeLog = field(default_factory=FakeLog)
 

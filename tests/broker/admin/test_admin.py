@@ -200,6 +200,7 @@ async def test_topics_show_the_partitions_in_order(admin: AdminClient) -> None:
         "isr": [1],
         "log_start_offset": 0,
         "high_watermark": 9,
+        "last_stable_offset": 6,
         "log_end_offset": 10,
         "size_bytes": 500,
         "producers": 0,
@@ -284,6 +285,8 @@ async def test_metrics_are_what_prometheus_reads(admin: AdminClient) -> None:
     partition = (("partition", "0"), ("topic", "orders"))
     assert samples["echoless_partition_log_end_offset", partition] == 10
     assert samples["echoless_partition_producers_evicted_total", partition] == 0
+    assert samples["echoless_partition_last_stable_offset", partition] == 6
+    assert samples["echoless_partition_open_transactions", partition] == 0
     assert samples["process_resident_memory_bytes", ()] > 0
     took = "echoless_request_seconds"
     assert samples[f"{took}_bucket", (("api", "produce"), ("le", "0.0005"))] == 0

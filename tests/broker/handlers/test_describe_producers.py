@@ -9,6 +9,7 @@ import pytest
 
 from echoless.broker.handlers import describe_producers
 from echoless.broker.handlers.describe_producers import PRODUCERS_AT_ONCE, REPEATED_PRODUCERS_MAX
+from echoless.protocol.control_records import MarkerType
 from echoless.protocol.dedup import BatchMetadata, ProducerEntry
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.record_check import READ_AT_ONCE_MAX
@@ -21,6 +22,7 @@ from tests.support.raw_client import (
     producer_rows,
 )
 from tests.support.raw_produce import PartitionData
+from tests.support.transactions import TIMESTAMP_MS, end_transaction, write_in_transaction
 
 pytestmark = pytest.mark.usefixtures("ten_records")
 
@@ -72,6 +74,31 @@ async def test_many_producers_are_encoded_beside_the_loop(
         **dict.fromkeys(ids, 0),
     }
     assert threads != [threading.get_ident()]
+
+
+@pytest.mark.parametrize("producers_at_once", [PRODUCERS_AT_ONCE, 0])
+async def test_transactions_are_described(
+    kafka: RawConnection,
+    running: Running,
+    monkeypatch: pytest.MonkeyPatch,
+    producers_at_once: int,
+) -> None:
+    """Start of the open one and epoch of the last coordinator, also in a long answer."""
+    monkeypatch.setattr(describe_producers, "PRODUCERS_AT_ONCE", producers_at_once)
+    partition = running.broker.partitions["t", 0]
+    for producer_id in (20, 21):
+        write_in_transaction(partition, producer_id, 0, b"v")
+    later_ms = TIMESTAMP_MS + 5
+    end_transaction(partition, 20, MarkerType.ABORT, coordinator_epoch=4, timestamp_ms=later_ms)
+    assert write_in_transaction(partition, 20, 1, b"v", b"w") == 13
+    end_transaction(partition, 21, MarkerType.COMMIT, coordinator_epoch=6, timestamp_ms=later_ms)
+    kafka.send_request(describe_producers_request("t", [0]))
+    response = await kafka.receive_response("describe_producers", 0)
+    rows = {row.producer_id: row for row in producer_rows(response.topics[0].partitions[0])}
+    assert tuple(rows[7]) == (7, 0, 9, 1, -1, -1)
+    assert tuple(rows[20]) == (20, 0, 2, TIMESTAMP_MS, 4, 13)
+    assert tuple(rows[21]) == (21, 0, 0, later_ms, 6, -1)
+    assert partition.log.producers.open_transaction_count == 1
 
 
 async def test_earlier_produces_of_the_connection_are_seen(kafka: RawConnection) -> None:
