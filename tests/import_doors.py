@@ -34,6 +34,7 @@ DOORS: Final[Mapping[str, str]] = {
     "broker/groups/cluster_topics.py": "consumer groups",
     "broker/groups/topic_patterns.py": "re2: the first regular expression of a consumer group",
     "broker/groups/service.py": "consumer groups: the first request",
+    "broker/transactions/service.py": "transactions: the first leadership of a part of __transaction_state",
     "broker/handlers/gate.py": "quotas: the first one",
     "broker/handlers/merged_responses.py": "kio: the first response that is merged",
     "broker/metadata/config_nodes.py": "urllib.parse: a quota or user whose name needs escapes",

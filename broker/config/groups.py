@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from echoless.broker.config.security import SecurityConfig
 from echoless.broker.config.setting import setting
+from echoless.broker.config.transactions import TransactionSettings
 from echoless.broker.config.values import INT32_MAX, duration, integer, size
 
 
 @dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
-class GroupConfig(SecurityConfig):
+class GroupConfig(TransactionSettings):
     """Settings of consumer groups and committed offsets."""
 
     offsets_topic_num_partitions: int = setting(

@@ -17,6 +17,8 @@ from echoless.protocol.errors import ErrorCode, KafkaError
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 """Consumer groups and the offsets that they have committed."""
+TRANSACTION_STATE: Final = "__transaction_state"
+"""Transactional ids."""
 _NEWEST_OF_EACH_KEY: Final[Mapping[str, str]] = {
     "cleanup.policy": "compact",
     "compression.type": "producer",
@@ -66,6 +68,14 @@ _ALL: Final = (
         partitions_from="offsets_topic_num_partitions",
         replicas_from="offsets_topic_replication_factor",
         fixed=_NEWEST_OF_EACH_KEY,
+        initial={"segment.bytes": str(100 * 1024 * 1024)},
+    ),
+    InternalTopic(
+        name=TRANSACTION_STATE,
+        kept="transactional id",
+        partitions_from="transaction_state_log_num_partitions",
+        replicas_from="transaction_state_log_replication_factor",
+        fixed={**_NEWEST_OF_EACH_KEY, "unclean.leader.election.enable": "false"},
         initial={"segment.bytes": str(100 * 1024 * 1024)},
     ),
 )

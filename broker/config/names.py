@@ -20,6 +20,7 @@ from echoless.broker.config.security import EndpointIdentification, SecurityConf
 from echoless.broker.config.setting import Setting
 from echoless.broker.config.setting import setting as _setting
 from echoless.broker.config.stored import StoredConfig
+from echoless.broker.config.transactions import TransactionSettings
 from echoless.broker.config.values import (
     INT32_MAX,
     INT64_MAX,
@@ -392,10 +393,10 @@ class Config(StoredConfig):
 @functools.cache
 def settings() -> Mapping[str, Setting]:
     """Every configuration name with its metadata, in the order of `Config`; the inherited ones last."""
-    security, groups, stored = (
+    bases = [
         {f.name for f in fields(declared)}
-        for declared in (SecurityConfig, GroupConfig, StoredConfig)
-    )
+        for declared in (SecurityConfig, TransactionSettings, GroupConfig, StoredConfig)
+    ]
     named = [f for f in fields(Config) if f.metadata]
-    ordered = sorted(named, key=lambda f: (f.name in security, f.name in groups, f.name in stored))
+    ordered = sorted(named, key=lambda f: [f.name in base for base in bases])
     return {f.name: Setting(f.name, f.default, **f.metadata) for f in ordered}

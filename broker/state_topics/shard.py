@@ -85,8 +85,8 @@ class Shard(ABC, Generic[Core, Request, Answer]):
         self._leadership = Leadership.of(partition)
         self._appends = Appends(self._leadership, self, parts)
         self._timers: Timers[Hashable] = Timers(self._fired)
-        self._fired_early: list[Hashable] = []
-        """Timers that fired while the coordinator began with one item after the other."""
+        self._early: list[Any] = []
+        """Events that came while the coordinator began with one item after the other."""
         self._coordinator: Core | None = None
         self._held = HeldRequests(self._ask_now, self.refusal_while_loading)
         self._replies: Replies[Request, Answer] = Replies(self._abandoned)
@@ -148,9 +148,9 @@ class Shard(ABC, Generic[Core, Request, Answer]):
             count,
             load_s,
         )
-        early, self._fired_early = self._fired_early, []
-        for key in early:
-            self.step(TimerFired(key))
+        early, self._early = self._early, []
+        for event in early:
+            self.step(event)
         await work_in_turns(self._held.turns())
 
     def _not_loaded(self, error: Exception) -> None:
@@ -274,10 +274,14 @@ class Shard(ABC, Generic[Core, Request, Answer]):
         self.step(AppendFailed(token, code, may_commit))
 
     def _fired(self, key: Hashable) -> None:
+        self.deliver(TimerFired(key))
+
+    def deliver(self, event: Any) -> None:
+        """Has the coordinator process an event that may follow from its beginning, once it serves."""
         if self.state is ShardState.LOADING:
-            self._fired_early.append(key)
+            self._early.append(event)
         else:
-            self.step(TimerFired(key))
+            self.step(event)
 
     def step(self, event: Any) -> None:
         """Has the coordinator process an event, unless it has ended."""

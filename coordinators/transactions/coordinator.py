@@ -96,6 +96,10 @@ class ProducerIdsGiven(NamedTuple):
     producer_ids: tuple[int, ...]
 
 
+class SpareIdsOutdated(NamedTuple):
+    """Give up the producer ids that are in reserve: new ones have to be above all that were issued so far."""
+
+
 class SendIdMarkers(NamedTuple):
     """Markers of an id; a `MarkerOutcome` follows for each partition."""
 
@@ -117,6 +121,7 @@ CoordinatorEvent = (
     | TimerFired[IdTimer]
     | MarkerOutcome
     | ProducerIdsGiven
+    | SpareIdsOutdated
 )
 CoordinatorEffect = (
     AppendRecords
@@ -205,6 +210,9 @@ class TransactionCoordinator:
                 self._spare += producer_ids
                 self._is_short = False
                 return self._supplied()
+            case SpareIdsOutdated():
+                self._spare.clear()
+                return self._supplied()
 
     def recover(self, event: CoordinatorEvent, now: Now) -> Recovery | None:
         """Return None: an id that may be half changed is loaded again with all the others."""
@@ -218,6 +226,18 @@ class TransactionCoordinator:
     def __getitem__(self, transactional_id: str) -> TransactionValue | None:
         """The last committed record of an id, None if it is not known."""
         return self._ids.get(transactional_id, _NOTHING).value
+
+    def state_of(self, transactional_id: str) -> TransactionalIdState | None:
+        """The state of an id; None if it is not known."""
+        state = self._ids.get(transactional_id, _NOTHING)
+        return None if state.value is None else state
+
+    def all(self) -> Iterator[tuple[str, TransactionValue]]:
+        """Each id with its last committed record; ids may change between two of them."""
+        for transactional_id in list(self._ids):
+            state = self.state_of(transactional_id)
+            if state is not None and state.value is not None:
+                yield transactional_id, state.value
 
     def _step(
         self, transactional_id: str, event: TransactionEvent, now: Now

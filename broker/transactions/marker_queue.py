@@ -1,0 +1,89 @@
+"""Markers that have to be written: the transactions that they end, and how they gather into one request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from echoless.coordinators.transactions.effects import SendMarkers
+from echoless.coordinators.transactions.events import MarkerAnswered, PartitionDeleted
+from echoless.protocol.native.transactions import MarkerCodes, TransactionMarker
+from echoless.protocol.state_records.transaction_records import TransactionPartition
+
+
+class MarkerShard(Protocol):
+    """The shard that has markers sent."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, so that another coordinator sends what is missing."""
+
+    def marker_answered(self, transactional_id: str, answered: MarkerAnswered) -> None:
+        """Notes a leader's answer."""
+
+    def partition_deleted(self, transactional_id: str, deleted: PartitionDeleted) -> None:
+        """Notes that a partition needs no marker."""
+
+
+class MarkerSource(NamedTuple):
+    """The transactional id whose transaction ends, and its coordinator."""
+
+    shard: MarkerShard
+    transactional_id: str
+    state_partition: int
+    coordinator_epoch: int
+
+
+class MarkerDoor(Protocol):
+    """The way to the leaders of partitions, on this broker and on others."""
+
+    async def write(self, broker_id: int, markers: Sequence[TransactionMarker]) -> MarkerCodes:
+        """Has a broker append the markers; returns once each is committed or refused.
+
+        Raises `PeerError`, `KafkaError`, `DecodeError` if there is no such answer: then any of them may be in a log.
+        """
+
+
+@dataclass(slots=True, eq=False)
+class PendingMarker:
+    """A marker of one partition that is missing."""
+
+    source: MarkerSource
+    markers: SendMarkers
+    partition: TransactionPartition
+    attempts: int = 0
+    """Attempts that have failed."""
+
+    def answered(self) -> MarkerAnswered:
+        """The event for a marker that is in."""
+        return MarkerAnswered(self.markers.producer_id, self.markers.number, self.partition)
+
+    def deleted(self) -> PartitionDeleted:
+        """The event for a partition that is gone."""
+        return PartitionDeleted(self.markers.producer_id, self.markers.number, self.partition)
+
+
+def gathered(pending: Iterable[PendingMarker]) -> list[list[PendingMarker]]:
+    """The markers by transaction, in the order in which they came."""
+    found: dict[tuple[int, str, int, int], list[PendingMarker]] = {}
+    for one in pending:
+        source, markers = one.source, one.markers
+        key = id(source.shard), source.transactional_id, markers.producer_id, markers.number
+        found.setdefault(key, []).append(one)
+    return list(found.values())
+
+
+def to_marker(of_one: Sequence[PendingMarker]) -> TransactionMarker:
+    """The message's row for markers of one transaction."""
+    source, markers = of_one[0].source, of_one[0].markers
+    return TransactionMarker(
+        producer_id=markers.producer_id,
+        producer_epoch=markers.producer_epoch,
+        number=markers.number,
+        is_commit=markers.is_commit,
+        state_partition=source.state_partition,
+        coordinator_epoch=source.coordinator_epoch,
+        client_version=markers.client_version,
+        partitions=tuple([one.partition for one in of_one]),
+    )

@@ -1,0 +1,226 @@
+"""Sends markers to the leaders of partitions until each is in, or its partition is proved to be gone.
+
+All that waits for one broker goes in one request, whatever transactions it is of. What fails is tried again after a while,
+a little later each time, and with the leader of then; a change of its topic ends the wait. A marker that a leader contradicts
+goes back to its coordinator, which logs it and has it sent again.
+
+Invariant: while its coordinator lasts, a marker is given up only on proof that the id of its topic is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final
+
+from echoless.broker.essential_task import reported_task
+from echoless.broker.limited_log import LimitedLog
+from echoless.broker.metadata.node_data import NO_LEADER
+from echoless.broker.replication.peer_connection import PeerError
+from echoless.broker.transactions.marker_queue import (
+    MarkerDoor,
+    MarkerSource,
+    PendingMarker,
+    gathered,
+    to_marker,
+)
+from echoless.broker.transactions.partition_leaders import UNKNOWN_TOPIC, PartitionLeaders
+from echoless.broker.tree.node_tree import CoordinationError
+from echoless.coordinators.transactions.effects import SendMarkers
+from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
+
+limited: Final = LimitedLog(logging.getLogger(__name__))
+
+PARTITIONS_PER_REQUEST: Final = 1000
+IN_FLIGHT_MAX: Final = 4
+"""Requests to one broker at a time: one may wait for replicas."""
+_FIRST_WAIT_S: Final = 0.05
+_LONGEST_WAIT_S: Final = 2.0
+_CONTRADICTED: Final = frozenset(
+    {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
+)
+_RETRIES_OF_CONTRADICTED: Final = 5
+"""A marker that was contradicted is sent again as if it had failed so often: after 1.6 s."""
+
+
+class MarkerSender:
+    """The markers that the coordinators of this broker have sent. Belongs to the event loop."""
+
+    def __init__(self, leaders: PartitionLeaders, door: MarkerDoor) -> None:
+        self._leaders = leaders
+        self._door = door
+        self._queues: dict[int, _BrokerQueue] = {}
+        self._waiting: dict[PendingMarker, asyncio.TimerHandle] = {}
+        self._unknown: dict[str, list[PendingMarker]] = {}
+        """Markers of topics that are not known here, by name, until the tree is asked."""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        """Return the number of markers that are missing."""
+        queued = sum(one.missing for one in self._queues.values())
+        return queued + len(self._waiting) + sum(map(len, self._unknown.values()))
+
+    def send(self, source: MarkerSource, markers: SendMarkers) -> None:
+        """Has a marker written in each of the partitions; its shard is notified of each."""
+        attempts = _RETRIES_OF_CONTRADICTED if markers.is_retry else 0
+        for partition in markers.partitions:
+            pending = PendingMarker(source, markers, partition, attempts)
+            (self._wait if markers.is_retry else self._route)(pending)
+
+    def topic_changed(self, name: str) -> None:
+        """Sends again what waits for a partition of this topic: it may have another leader."""
+        for pending in [one for one in self._waiting if one.partition.topic == name]:
+            self._waiting.pop(pending).cancel()
+            self._route(pending)
+
+    async def close(self) -> None:
+        """Stops sending."""
+        for handle in self._waiting.values():
+            handle.cancel()
+        self._waiting.clear()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _route(self, pending: PendingMarker) -> None:
+        """Gives a marker to the queue of its partition's leader."""
+        if pending.source.shard.is_over:
+            return
+        broker_id = self._leaders.leader_of(pending.partition)
+        if broker_id == NO_LEADER:
+            self._wait(pending)
+        elif broker_id == UNKNOWN_TOPIC:
+            self._ask_tree(pending)
+        else:
+            queue = self._queues.get(broker_id)
+            if queue is None:
+                queue = self._queues[broker_id] = _BrokerQueue(broker_id, self)
+            queue.add(pending)
+
+    def _wait(self, pending: PendingMarker) -> None:
+        delay_s = min(_FIRST_WAIT_S * 2 ** min(pending.attempts, 10), _LONGEST_WAIT_S)
+        pending.attempts += 1
+        loop = asyncio.get_running_loop()
+        self._waiting[pending] = loop.call_later(delay_s, self._waited, pending)
+
+    def _waited(self, pending: PendingMarker) -> None:
+        del self._waiting[pending]
+        self._route(pending)
+
+    def run(self, work: Coroutine[Any, Any, None], what: str) -> None:
+        """Runs work until it ends, or the sender is closed."""
+        task = reported_task(work, what)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # --- one request ---
+
+    async def request(self, broker_id: int, batch: Sequence[PendingMarker]) -> None:
+        """Sends some markers to a broker, and deals with its answer."""
+        transactions = gathered(batch)
+        markers = [to_marker(of_one) for of_one in transactions]
+        try:
+            codes = await self._door.write(broker_id, markers)
+        except (PeerError, KafkaError, DecodeError) as error:
+            text = "broker %d has not answered for %d transaction markers: %s"
+            limited.log(logging.WARNING, str(broker_id), text, broker_id, len(batch), error)
+            for pending in batch:
+                self._wait(pending)
+            return
+        for of_one, its_codes in zip(transactions, codes, strict=True):
+            for pending, code in zip(of_one, its_codes, strict=True):
+                self._answered(broker_id, pending, code)
+
+    def _answered(self, broker_id: int, pending: PendingMarker, code: ErrorCode) -> None:
+        source, answered = pending.source, pending.answered()
+        if code is ErrorCode.NONE or code in _CONTRADICTED:
+            event = answered._replace(error_code=code)
+            source.shard.marker_answered(source.transactional_id, event)
+            return
+        name = f"{pending.partition.topic}-{pending.partition.partition}"
+        text = "broker %d has not taken the transaction marker of %r for %s yet: %s"
+        what = (broker_id, source.transactional_id, name, code.name)
+        limited.log(logging.INFO, name, text, *what)
+        self._wait(pending)
+
+    # --- deleted topics ---
+
+    def _ask_tree(self, pending: PendingMarker) -> None:
+        name = pending.partition.topic
+        if name in self._unknown:
+            self._unknown[name].append(pending)
+            return
+        self._unknown[name] = [pending]
+        self.run(self._settle_unknown(name), f"looking for the topic {name}")
+
+    async def _settle_unknown(self, name: str) -> None:
+        """Asks the tree about each topic of this name that has an id of its own."""
+        try:
+            await self._settle_each(name)
+        finally:
+            for pending in self._unknown.pop(name, ()):
+                self._wait(pending)
+
+    async def _settle_each(self, name: str) -> None:
+        settled: dict[bytes, bool] = {}
+        while pending := next(iter(self._unknown[name]), None):
+            topic_id = pending.partition.topic_id
+            if topic_id not in settled:
+                try:
+                    settled[topic_id] = await self._leaders.is_deleted(pending.partition)
+                except CoordinationError as error:
+                    text = "whether the topic %s of a transaction was deleted is not known: %s"
+                    limited.log(logging.WARNING, name, text, name, error)
+                    return
+            self._unknown[name].remove(pending)
+            if settled[topic_id]:
+                source = pending.source
+                source.shard.partition_deleted(source.transactional_id, pending.deleted())
+            else:
+                self._wait(pending)
+
+
+class _BrokerQueue:
+    """The markers for the partitions that one broker leads."""
+
+    def __init__(self, broker_id: int, sender: MarkerSender) -> None:
+        self._broker_id = broker_id
+        self._sender = sender
+        self._queued: deque[PendingMarker] = deque()
+        self._in_flight = 0
+        self._requested = 0
+
+    @property
+    def missing(self) -> int:
+        """Markers that are queued, or in a request."""
+        return len(self._queued) + self._requested
+
+    def add(self, pending: PendingMarker) -> None:
+        """Queues a marker; what else comes in this turn of the loop goes with it."""
+        self._queued.append(pending)
+        if self._in_flight < IN_FLIGHT_MAX:
+            self._in_flight += 1
+            self._sender.run(self._send(), f"transaction markers for broker {self._broker_id}")
+
+    async def _send(self) -> None:
+        """Sends request after request while anything is queued."""
+        try:
+            while batch := self._next_batch():
+                self._requested += len(batch)
+                try:
+                    await self._sender.request(self._broker_id, batch)
+                finally:
+                    self._requested -= len(batch)
+        finally:
+            self._in_flight -= 1
+
+    def _next_batch(self) -> list[PendingMarker]:
+        batch: list[PendingMarker] = []
+        while self._queued and len(batch) < PARTITIONS_PER_REQUEST:
+            pending = self._queued.popleft()
+            if not pending.source.shard.is_over:
+                batch.append(pending)
+        return batch

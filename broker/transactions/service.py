@@ -1,0 +1,141 @@
+"""The transactional ids that this broker coordinates: those of the partitions of `__transaction_state` it leads.
+
+Handlers `ask` about an id; one that another broker coordinates is answered NOT_COORDINATOR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING
+
+from echoless.broker.config.loading import Config
+from echoless.broker.metadata.topic import TopicChanged, TopicDeleted, TopicEvent
+from echoless.broker.partitions.partition import Partition
+from echoless.broker.state_topics.shard_state import ShardState
+from echoless.broker.state_topics.shards import Shards
+from echoless.broker.state_topics.topic import StateTopic
+from echoless.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from echoless.broker.state_topics.append_parts import AppendParts
+    from echoless.broker.state_topics.held_requests import Answered
+    from echoless.broker.transactions.marker_queue import MarkerDoor
+    from echoless.broker.transactions.marker_sender import MarkerSender
+    from echoless.broker.transactions.partition_leaders import PartitionLeaders
+    from echoless.broker.transactions.shard import TransactionShard
+    from echoless.coordinators.transactions.answers import TransactionAnswer
+    from echoless.coordinators.transactions.coordinator import TransactionCoordinator
+    from echoless.coordinators.transactions.requests import TransactionRequest
+    from echoless.coordinators.transactions.state import TransactionalIdState
+    from echoless.protocol.state_records.transaction_records import TransactionValue
+
+
+class TransactionService(Shards["TransactionShard"]):
+    """The transactional ids of one broker. Belongs to the event loop."""
+
+    def __init__(
+        self,
+        config: Config,
+        topic: StateTopic,
+        appends: AppendParts,
+        *,
+        newest_connection: Callable[[], int],
+        next_producer_id: Callable[[], Awaitable[int]],
+        new_leaders: Callable[[], PartitionLeaders],
+        door: MarkerDoor,
+    ) -> None:
+        """`newest_connection`: a number above those of all connections so far; `door`: the way to partitions' leaders.
+
+        `next_producer_id` raises `KafkaError` or `ProducerIdBlockError` if there is none. `new_leaders` is called with the first shard.
+        """
+        super().__init__(topic)
+        self._config = config
+        self._appends = appends
+        self._newest_connection = newest_connection
+        self._next_producer_id = next_producer_id
+        self._new_leaders = new_leaders
+        self._door = door
+        self._markers: MarkerSender | None = None
+
+    # --- requests ---
+
+    def ask(
+        self, transactional_id: str, request: TransactionRequest
+    ) -> Answered[TransactionAnswer]:
+        """Has the id's coordinator process the request. Raises `CloseConnectionError`, now or when the answer is awaited."""
+        from echoless.coordinators.transactions.answers import TransactionAnswer
+        from echoless.coordinators.transactions.coordinator import IdRequest
+
+        if not transactional_id:
+            return TransactionAnswer(ErrorCode.INVALID_REQUEST)
+        shard = self.shard_of(transactional_id)
+        if shard is None:
+            return TransactionAnswer(ErrorCode.NOT_COORDINATOR)
+        return shard.ask(IdRequest(transactional_id, request))
+
+    def look_at(self, transactional_id: str) -> TransactionalIdState | ErrorCode:
+        """The state of an id, or the reason why there is none: TRANSACTIONAL_ID_NOT_FOUND, or an error of the coordinator."""
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        shard = self.shard_of(transactional_id)
+        if shard is None:
+            return ErrorCode.NOT_COORDINATOR
+        if shard.coordinator is not None:
+            state = shard.coordinator.state_of(transactional_id)
+            return ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if state is None else state
+        if shard.state is ShardState.LOADING:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    def all(self) -> Iterator[tuple[str, TransactionValue]]:
+        """Every id with its last committed record, for a caller that takes turns."""
+        for shard in list(self.shards.values()):
+            if shard.coordinator is not None:
+                yield from shard.coordinator.all()
+
+    @property
+    def missing_markers(self) -> int:
+        """Markers that are on their way to leaders."""
+        return 0 if self._markers is None else len(self._markers)
+
+    # --- shards ---
+
+    def new_shard(self, partition: Partition) -> TransactionShard:
+        from echoless.broker.transactions.marker_sender import MarkerSender
+        from echoless.broker.transactions.shard import TransactionShard, TransactionShardParts
+
+        if self._markers is None:
+            self._markers = MarkerSender(self._new_leaders(), self._door)
+        parts = TransactionShardParts(
+            self._new_coordinator,
+            self._appends,
+            self.reload,
+            self._newest_connection,
+            self._next_producer_id,
+            self._markers,
+        )
+        return TransactionShard(partition, parts)
+
+    def _new_coordinator(self, elected_connection: int) -> TransactionCoordinator:
+        from echoless.broker.transactions.new_coordinator import new_coordinator
+
+        return new_coordinator(self._config, elected_connection)
+
+    def on_topic_event(self, event: TopicEvent) -> None:
+        """Sends markers again that wait for a topic's leaders; gives spare producer ids up when a topic is deleted."""
+        if self._markers is None:
+            return
+        if isinstance(event, TopicDeleted):
+            for shard in list(self.shards.values()):
+                shard.topic_deleted()
+            self._markers.topic_changed(event.topic.name)
+        elif isinstance(event, TopicChanged):
+            self._markers.topic_changed(event.after.name)
+        else:
+            self._markers.topic_changed(event.topic.name)
+
+    async def close(self) -> None:
+        """Stops coordinating."""
+        await super().close()
+        if self._markers is not None:
+            await self._markers.close()
