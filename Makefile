@@ -26,7 +26,7 @@ check: $(VENV)/.installed-dev
 
 test: $(VENV)/.installed-dev
 	$(PYTHON) -m tests.toolchain
-	$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -ra --durations=40
+	$(PYTHON) -m pytest -n 3 --dist loadfile --no-loadscope-reorder -ra --durations=40
 
 MINUTES := 60
 proof: $(VENV)/.installed-dev  # every long proof; the figures go into docs/proofs.md
