@@ -42,6 +42,7 @@ from echoless.broker.records.deadlines import Deadlines
 from echoless.broker.records.fetch_parts import FetchParts
 from echoless.broker.records.fetch_sessions import FetchSessions
 from echoless.broker.records.in_flight import ProduceParts
+from echoless.broker.records.markers import MarkerWriter
 from echoless.broker.services import Services
 from echoless.broker.state_topics.append_parts import AppendParts
 from echoless.broker.state_topics.topic import StateTopic
@@ -255,6 +256,17 @@ async def _read_admin(broker: Broker, message: AdminRead) -> tuple[int, str]:
 
 
 def _new_services(broker: Broker) -> Services:
+    produce = ProduceParts(
+        find=broker.replicas.find,
+        fail_storage=broker.fail_storage,
+        decisions=broker.decisions,
+        metrics=broker.metrics,
+        clock=broker.clock,
+        thread=broker.record_thread,
+        deadlines=Deadlines(),
+        quotas=broker.quotas,
+        binding=broker.binding,
+    )
     return Services(
         config=broker.config,
         settings=broker.settings,
@@ -272,17 +284,8 @@ def _new_services(broker: Broker) -> Services:
         ),
         partitions=broker.replicas,
         features=broker.features,
-        produce=ProduceParts(
-            find=broker.replicas.find,
-            fail_storage=broker.fail_storage,
-            decisions=broker.decisions,
-            metrics=broker.metrics,
-            clock=broker.clock,
-            thread=broker.record_thread,
-            deadlines=Deadlines(),
-            quotas=broker.quotas,
-            binding=broker.binding,
-        ),
+        produce=produce,
+        markers=MarkerWriter(produce, broker.registry.topics),
         fetch=FetchParts(
             find=broker.replicas.find,
             topics=broker.registry.topics,

@@ -26,6 +26,7 @@ from echoless.broker.metrics import Metrics
 from echoless.broker.partitions.partition_registry import PartitionRegistry
 from echoless.broker.records.fetch_parts import FetchParts
 from echoless.broker.records.in_flight import ProduceParts
+from echoless.broker.records.markers import MarkerWriter
 from echoless.broker.records.record_thread import RecordThread
 from echoless.broker.tree.node_tree import NodeTree
 from echoless.storage.file_system import StorageError
@@ -52,6 +53,8 @@ class Services:
     partitions: PartitionRegistry
     """The partitions of which this broker holds a replica."""
     produce: ProduceParts
+    markers: MarkerWriter
+    """Ends transactions on the partitions that this broker leads."""
     fetch: FetchParts
     producer_ids: ProducerIds
     groups: GroupService

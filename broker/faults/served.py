@@ -23,6 +23,7 @@ _NATIVE_NAMES: Final = {
     "replica_snapshot": Names.PARTITIONS,
     "await_topic": Names.TOPICS,
     "note_tree": Names.NOTHING,
+    "write_markers": Names.NOTHING,
     "admin_read": Names.NOTHING,
     "hello": Names.NOTHING,
     "sasl": Names.NOTHING,
@@ -49,6 +50,7 @@ BETWEEN_BROKERS: Final = frozenset(
         "replica_snapshot",
         "await_topic",
         "note_tree",
+        "write_markers",
         "admin_read",
     }
 )

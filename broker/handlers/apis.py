@@ -89,6 +89,7 @@ APIS: Final = (
         read_request=decode_init_producer_id_request,
     ),
     Api(key=23, name="offset_for_leader_epoch", version_min=2, version_max=4, flexible_from=4),
+    Api(key=27, name="write_txn_markers", version_min=1, version_max=1, flexible_from=1),
     Api(key=29, name="describe_acls", version_min=1, version_max=3, flexible_from=2),
     Api(key=30, name="create_acls", version_min=1, version_max=3, flexible_from=2),
     Api(key=31, name="delete_acls", version_min=1, version_max=3, flexible_from=2),

@@ -28,6 +28,7 @@ from echoless.broker.native import (
     replica_snapshot,
     sasl,
     topics,
+    write_markers,
 )
 from echoless.broker.native.acknowledged import encode_acknowledged
 from echoless.broker.native.failure import failure
@@ -56,6 +57,7 @@ from echoless.protocol.native.admin_read import AdminRead
 from echoless.protocol.native.codec import locate_fields
 from echoless.protocol.native.fields import Fields
 from echoless.protocol.native.replica_session import ReplicaWake, read_replica_fetch
+from echoless.protocol.native.transactions import WriteMarkers
 from echoless.protocol.produce import PartitionProduced
 
 if TYPE_CHECKING:
@@ -78,6 +80,7 @@ HANDLERS: Final[Handlers] = {
     "replica_snapshot": (replication.ReplicaSnapshot.read, replica_snapshot.handle),
     "await_topic": (replication.AwaitTopic.read, await_topic.handle),
     "note_tree": (replication.NoteTree.read, note_tree.handle),
+    "write_markers": (WriteMarkers.read, write_markers.handle),
     "admin_read": (AdminRead.read, admin_read.handle),
 }
 """All handlers except those of replica_fetch and replica_wake, which keep state between messages."""

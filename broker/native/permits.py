@@ -92,6 +92,7 @@ PERMITS: Final[Mapping[str, Permit]] = {
     "replica_snapshot": _between_brokers,
     "await_topic": _between_brokers,
     "note_tree": _between_brokers,
+    "write_markers": _between_brokers,
     "admin_read": _between_brokers,
     "replica_fetch": _between_brokers,
     "replica_wake": _between_brokers,

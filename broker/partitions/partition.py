@@ -266,7 +266,7 @@ class Partition:
 
     @changes_state
     def append_for_coordinator(
-        self, batch: Buffer, header: BatchHeader, now_ms: int
+        self, batch: Buffer, header: BatchHeader, now_ms: int, log_append_ms: int | None = None
     ) -> Appended | Duplicate | Reject:
         """Decides on and stores a transaction marker, or another batch that no client sends; see `Log.append`.
 
@@ -279,7 +279,8 @@ class Partition:
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is about to have another leader"
             )
         origin: LeaderOrigin = AppendOrigin.COORDINATOR
-        result = self.log.append(batch, header, self.leader_epoch, now_ms, origin=origin)
+        epoch = self.leader_epoch
+        result = self.log.append(batch, header, epoch, now_ms, log_append_ms, origin=origin)
         if isinstance(result, Appended):
             self._on_dirty(self)
             self.waiters.append.wake()

@@ -718,6 +718,29 @@ class TestPartitions:
         await acls.allow(operation)
         assert (await kafka.call(api, version, **fields)).error_code.value == 0
 
+    @pytest.mark.parametrize("operation", [ALTER, CLUSTER_ACTION])
+    async def test_write_txn_markers(
+        self, kafka: RawConnection, acls: AclEditor, operation: AclOperation
+    ) -> None:
+        """31 for each partition."""
+        topic = nested("write_txn_markers", 1, "WritableTxnMarkerTopic")
+        marker = nested("write_txn_markers", 1, "WritableTxnMarker")(
+            producer_id=7,
+            producer_epoch=0,
+            transaction_result=True,
+            topics=(topic(name="missing", partition_indexes=(0,)),),
+            coordinator_epoch=0,
+        )
+
+        async def code() -> int:
+            answer = await kafka.call("write_txn_markers", 1, markers=(marker,))
+            found: int = answer.markers[0].topics[0].partitions[0].error_code.value
+            return found
+
+        assert await code() == 31
+        await acls.allow(operation)
+        assert await code() == 3
+
 
 class TestGroups:
     """Coordinators and committed offsets."""

@@ -61,6 +61,19 @@ def _produce(values: Values) -> dict[str, Any]:
     }
 
 
+def _marker(v: Values) -> dict[str, Any]:
+    return {
+        "producer_id": abs(v.integer("producer_id", 64)),
+        "producer_epoch": abs(v.integer("producer_epoch", 16)),
+        "number": abs(v.integer("number", 64)),
+        "is_commit": v.rng.random() < 0.5,
+        "state_partition": abs(v.integer("state_partition", 32)),
+        "coordinator_epoch": abs(v.integer("coordinator_epoch", 32)),
+        "client_version": 2,
+        "partitions": [[v.text("topic"), v.topic_id().bytes, abs(v.integer("partition", 32))]],
+    }
+
+
 def _in_session(v: Values) -> dict[str, Any]:
     return {
         "session": abs(v.integer("session", 64)),
@@ -126,6 +139,10 @@ _MESSAGES: dict[str, _Fields] = {
         "timeout_ms": 1,
     },
     "note_tree": lambda v: {"last_id": v.integer("last_id", 64)},
+    "write_markers": lambda v: {
+        "broker_id": v.rng.choice((0, 1, 2)),
+        "transactions": [_marker(v) for _ in range(v.rng.randint(0, 2))],
+    },
     "admin_read": lambda v: {
         "name": v.rng.choice(("overview", "producers", "events", v.text("name"))),
         "query": {v.text("query"): v.text("value")},
