@@ -7,6 +7,7 @@ and commits what it has printed: after a crash the last lines may be printed aga
 from __future__ import annotations
 
 import asyncio
+import enum
 from typing import Annotated
 
 import typer
@@ -17,6 +18,13 @@ from echoless.cli.consumption.starts import read_start
 from echoless.cli.errors import CommandError
 from echoless.cli.option_groups import grouped
 from echoless.cli.options import BrokerOptions
+
+
+class IsolationLevel(enum.StrEnum):
+    """The transactions whose records are printed: all, or those that were committed."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
 
 
 @grouped
@@ -42,6 +50,12 @@ def consume(
         bool, typer.Option("--follow", "-f", help="Wait for more at the end, until Ctrl-C.")
     ] = False,
     count: Annotated[int | None, typer.Option(min=1, help="End after so many records.")] = None,
+    isolation: Annotated[
+        IsolationLevel,
+        typer.Option(
+            help="read_committed: nothing of a transaction that is open or was aborted, nor what follows an open one."
+        ),
+    ] = IsolationLevel.READ_UNCOMMITTED,
     key_separator: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Print the key, too, and this after it.")
     ] = None,
@@ -54,7 +68,13 @@ def consume(
     from echoless.cli.consumption.consumer import Wanted, print_records
 
     wanted = Wanted(
-        topic, read_start(start), group, tuple(partition or ()), follow=follow, count_max=count
+        topic,
+        read_start(start),
+        group,
+        tuple(partition or ()),
+        follow=follow,
+        count_max=count,
+        isolation=isolation.value,
     )
     if group is not None and (partition or not wanted.start.is_an_end):
         what = "--partition" if partition else "--from OFFSET and --from TIME"

@@ -1,7 +1,7 @@
 """`fetch`: records of one partition from an offset on, by the long poll of the Kafka port.
 
-Records are decoded here, in Python, at about 4 us each: meant for tests and tools. A client that
-moves a lot of data asks for raw batches.
+Records are decoded here, in Python, at about 4 us each: meant for tests and tools. Of aborted transactions readers of
+committed records get none, and no one gets markers. A client that moves a lot of data asks for raw batches.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from echoless.broker.native.failure import failure
 from echoless.broker.network.request import Peer
 from echoless.broker.records import fetch
+from echoless.protocol.data_batches import data_batches
 from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
-from echoless.protocol.fetch import READ_UNCOMMITTED, PartitionFetched, TopicFetched
+from echoless.protocol.fetch import READ_COMMITTED, PartitionFetched, TopicFetched
 from echoless.protocol.fetch_request import (
     NO_SESSION_EPOCH,
     FetchPartition,
@@ -46,7 +47,7 @@ def handle(
         max_wait_ms=message.max_wait_ms,
         min_bytes=message.min_bytes,
         bytes_max=message.bytes_max,
-        isolation_level=READ_UNCOMMITTED,
+        isolation_level=message.isolation_level,
         session_epoch=NO_SESSION_EPOCH,
         topics=[FetchTopic(message.topic, rows)],
     )
@@ -70,6 +71,7 @@ def _answer(
     ((_, (fetched,)),) = topics
     answer: dict[str, Any] = {
         "high_watermark": fetched.high_watermark,
+        "last_stable_offset": fetched.last_stable_offset,
         "log_start_offset": fetched.log_start_offset,
     }
     if fetched.error_code:
@@ -79,30 +81,43 @@ def _answer(
     if len(fetched.records) <= DECODED_AT_ONCE_BYTES and all(
         is_quickly_opened(header) for _, header in walk(fetched.records)
     ):
-        return answer | _decoded(message, fetched.records)
-    return _decoded_in_thread(message, fetched.records, answer, host, services)
+        return answer | _decoded(message, fetched)
+    return _decoded_in_thread(message, fetched, answer, host, services)
 
 
 async def _decoded_in_thread(
-    message: Fetch, batches: bytes, answer: dict[str, Any], host: str, services: Services
+    message: Fetch,
+    fetched: PartitionFetched,
+    answer: dict[str, Any],
+    host: str,
+    services: Services,
 ) -> dict[str, Any]:
-    return answer | await services.record_thread.run(host, _decoded, message, batches)
+    return answer | await services.record_thread.run(host, _decoded, message, fetched)
 
 
 def _raw(message: Fetch, fetched: PartitionFetched) -> dict[str, Any]:
+    raw = {"batches": fetched.records, "next_offset": _end_of(message, fetched)}
+    if message.isolation_level == READ_COMMITTED:
+        raw["aborted"] = [list(one) for one in fetched.aborted]
+    return raw
+
+
+def _end_of(message: Fetch, fetched: PartitionFetched) -> int:
+    """The offset after the last batch."""
     next_offset = message.offset
     for _, header in walk(fetched.records):
         next_offset = header.next_offset
-    return {"batches": fetched.records, "next_offset": next_offset}
+    return next_offset
 
 
-def _decoded(message: Fetch, batches: bytes) -> dict[str, Any]:
+def _decoded(message: Fetch, fetched: PartitionFetched) -> dict[str, Any]:
     """At most `RECORDS_MAX` records; a batch with more continues in the next answer."""
     records: list[Record] = []
-    next_offset = message.offset
-    view = memoryview(batches)
+    next_offset = at = message.offset
+    view = memoryview(fetched.records)
     try:
-        for position, header in walk(view):
+        for position, header in data_batches(view, fetched.aborted):
+            at = header.base_offset
             for record in _read(view[position : position + header.size], header):
                 if record.offset < message.offset:
                     continue
@@ -110,13 +125,13 @@ def _decoded(message: Fetch, batches: bytes) -> dict[str, Any]:
                     return {"records": to_entries(records), "next_offset": next_offset}
                 records.append(record)
                 next_offset = record.offset + 1
-            next_offset = header.next_offset
+            next_offset = at = header.next_offset
+        next_offset = _end_of(message, fetched)
     except DecodeError as error:
         if not records:
             raise KafkaError(
                 ErrorCode.CORRUPT_MESSAGE,
-                f"the batch at offset {header.base_offset} cannot be shown as records ({error}); "
-                f"fetch it with raw",
+                f"the batch at offset {at} cannot be shown as records ({error}); fetch it with raw",
             ) from error
     return {"records": to_entries(records), "next_offset": next_offset}
 

@@ -77,6 +77,7 @@ def _size(message: Produce) -> int:
 def _nothing(message: Fetch, pause_ms: int) -> dict[str, Any]:
     return {
         "high_watermark": _UNKNOWN,
+        "last_stable_offset": _UNKNOWN,
         "log_start_offset": _UNKNOWN,
         "next_offset": message.offset,
         **({"batches": b""} if message.is_raw else {"records": []}),

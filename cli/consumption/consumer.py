@@ -37,6 +37,8 @@ class Wanted(NamedTuple):
     """None of them: all."""
     follow: bool
     count_max: int | None
+    isolation: str
+    """`read_committed` or `read_uncommitted`; also says where a partition ends."""
 
 
 async def print_records(broker: BrokerOptions, wanted: Wanted, lines: RecordLines) -> None:
@@ -77,6 +79,7 @@ async def _opened(broker: BrokerOptions, wanted: Wanted) -> AsyncIterator[AIOKaf
         group_id=wanted.group,
         enable_auto_commit=False,
         auto_offset_reset=wanted.start.end or "earliest",
+        isolation_level=wanted.isolation,
         **security_arguments(security_of(broker)),
     )
     await consumer.start()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from echoless.protocol.errors import ErrorCode
+from echoless.protocol.fetch import READ_COMMITTED, READ_UNCOMMITTED
 from echoless.protocol.native.fields import Fields
 from echoless.protocol.native.records import RECORDS_BYTES_MAX, read_message_records
 from echoless.protocol.record_batch import Buffer, Codec
@@ -28,6 +29,10 @@ _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
 _UINT64_MAX: Final = 2**64 - 1
 _CODECS: Final = {codec.name.lower(): codec for codec in Codec}
+_ISOLATION_LEVELS: Final = {
+    "read_uncommitted": READ_UNCOMMITTED,
+    "read_committed": READ_COMMITTED,
+}
 _IDENTITY: Final = ("producer_id", "producer_epoch", "base_sequence")
 ANY_PRODUCER: Final = -1
 PARTITIONS_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -190,6 +195,8 @@ class Fetch(NamedTuple):
     bytes_max: int
     is_raw: bool
     """Whether the batches are wanted as they are stored, instead of their records."""
+    isolation_level: int
+    """`READ_UNCOMMITTED` or `READ_COMMITTED`."""
 
     @classmethod
     def read(cls, fields: Fields) -> Fetch:
@@ -201,7 +208,16 @@ class Fetch(NamedTuple):
             min_bytes=fields.integer("min_bytes", 1),
             bytes_max=fields.integer("bytes_max", 1024 * 1024),
             is_raw=fields.boolean("raw", default=False),
+            isolation_level=_isolation_level(fields),
         )
+
+
+def _isolation_level(fields: Fields) -> int:
+    name = fields.text("isolation", "read_uncommitted")
+    level = _ISOLATION_LEVELS.get(name)
+    if level is None:
+        raise fields.complaint(f"isolation takes {' or '.join(_ISOLATION_LEVELS)}, not {name!r}")
+    return level
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ from tests.support.raw_client import (
     producer_rows,
 )
 from tests.support.raw_produce import PartitionData
-from tests.support.transactions import TIMESTAMP_MS, end_transaction, write_in_transaction
+from tests.support.transactions_by_hand import TIMESTAMP_MS, HandMadeTransactions
 
 pytestmark = pytest.mark.usefixtures("ten_records")
 
@@ -86,12 +86,13 @@ async def test_transactions_are_described(
     """Start of the open one and epoch of the last coordinator, also in a long answer."""
     monkeypatch.setattr(describe_producers, "PRODUCERS_AT_ONCE", producers_at_once)
     partition = running.broker.partitions["t", 0]
+    hand = HandMadeTransactions(partition)
     for producer_id in (20, 21):
-        write_in_transaction(partition, producer_id, 0, b"v")
+        hand.write(producer_id, b"v")
     later_ms = TIMESTAMP_MS + 5
-    end_transaction(partition, 20, MarkerType.ABORT, coordinator_epoch=4, timestamp_ms=later_ms)
-    assert write_in_transaction(partition, 20, 1, b"v", b"w") == 13
-    end_transaction(partition, 21, MarkerType.COMMIT, coordinator_epoch=6, timestamp_ms=later_ms)
+    hand.end(20, MarkerType.ABORT, coordinator_epoch=4, timestamp_ms=later_ms)
+    assert hand.write(20, b"v", b"w") == 13
+    hand.end(21, MarkerType.COMMIT, coordinator_epoch=6, timestamp_ms=later_ms)
     kafka.send_request(describe_producers_request("t", [0]))
     response = await kafka.receive_response("describe_producers", 0)
     rows = {row.producer_id: row for row in producer_rows(response.topics[0].partitions[0])}
