@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+from uuid import uuid4
 
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
@@ -28,7 +29,7 @@ from pyspark.sql.types import StructType
 
 from echoless.pipeline.exactly_once.batch_record import BatchRecord
 from echoless.pipeline.exactly_once.columns import check_columns
-from echoless.pipeline.exactly_once.ends import record_ends
+from echoless.pipeline.exactly_once.ends import TaskReport, end_batch
 from echoless.pipeline.exactly_once.errors import OptionError, SinkError
 from echoless.pipeline.exactly_once.ledger import TaskLocation
 from echoless.pipeline.exactly_once.ledger_identity import identified, open_files
@@ -50,7 +51,6 @@ STREAM_NAME: Final = "stream"
 class TaskMessage(WriterCommitMessage):
     """Report of a task to the driver."""
 
-    location: TaskLocation
     attempted: Attempted
 
 
@@ -86,6 +86,7 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
+        self._run = uuid4().hex
 
     def write(self, iterator: Iterator[Any]) -> TaskMessage:
         context = _task_context()
@@ -96,8 +97,11 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
                 f"Spark does not set {BATCH_ID_PROPERTY} and {QUERY_ID_PROPERTY} for its tasks: the sink "
                 "does not know this version of Spark; use ExactlyOnceSink with foreachBatch"
             )
-        location = TaskLocation(self._options.name, query_id, int(batch_id), context.partitionId())
-        return TaskMessage(location, _write(self._options, location, iterator))
+        options = self._options
+        location = TaskLocation(
+            options.name, query_id, int(batch_id), context.partitionId(), self._run
+        )
+        return TaskMessage(_write(options, location, iterator))
 
     def commit(
         self,
@@ -112,11 +116,13 @@ class ExactlyOnceJobWriter(DataSourceArrowWriter):
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
+        self._run = uuid4().hex
 
     def write(self, iterator: Iterator[Any]) -> TaskMessage:
         options = self._options
-        location = TaskLocation(options.name, "", options.batch_id, _task_context().partitionId())
-        return TaskMessage(location, _write(options, location, iterator))
+        number = _task_context().partitionId()
+        location = TaskLocation(options.name, "", options.batch_id, number, self._run)
+        return TaskMessage(_write(options, location, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         _end(self._options, messages, self._options.batch_id)
@@ -136,14 +142,25 @@ def _write(options: SinkOptions, location: TaskLocation, batches: Iterator[Any])
 def _end(options: SinkOptions, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
     """Records the ends of a batch whose tasks have all succeeded.
 
-    Raises `LedgerError` if the batch was divided differently before.
+    Raises `SinkError` if the batch was divided differently before, has other rows, or has to run once more.
     """
-    reports = [one for one in messages if isinstance(one, TaskMessage)]
-    for query_id in {one.location.query_id for one in reports}:
-        record = BatchRecord(open_files(options), options.name, query_id, batch_id)
-        record.agree(len(messages), is_late=True)
-    ends = [(one.location, one.attempted.end) for one in reports]
-    record_ends(options, [(location, end) for location, end in ends if end is not None])
+    attempted = [one.attempted for one in messages if isinstance(one, TaskMessage)]
+    if not attempted:
+        return
+    location = attempted[0].location
+    record = BatchRecord(open_files(options), options.name, location.query_id, batch_id)
+    record.agree(len(messages), is_late=True)
+    reports = [
+        TaskReport(one.location, one.slot, one.end, one.is_deferred)
+        for one in attempted
+        if one.slot is not None
+    ]
+    if not end_batch(options, location, reports):
+        raise SinkError(
+            f"sink {options.name}, batch {batch_id}: an earlier run was interrupted before all of its tasks had "
+            "begun, and Spark numbers them otherwise now. All that had begun were found again, and the others "
+            "have not been stored: start the query or job once more, and it stores them"
+        )
 
 
 def _plain(options: Mapping[str, str]) -> dict[str, str]:

@@ -1,25 +1,107 @@
-"""The ends of a batch's Spark partitions: the driver's step of `partition_writer.py`.
+"""The end of a batch: the driver's step of `partition_writer.py` and `task_identity.py`.
 
-Only the driver knows which attempt of a task counts, so only the driver records an end. It does so before it
-reports the batch to Spark as done. After a crash in between, the batch is rerun, finds all rows stored, and the
-ends are recorded then.
+Only the driver knows which attempt of a task counts, and has seen all tasks. Before it reports the batch to Spark as
+done,
+
+1. it looks whether every task that was begun, in this run or an earlier one, is among those that report. One that is
+   not has rows stored that this run does not have: the batch is refused;
+2. if tasks were deferred, it allows them to begin in the next run, now that all others were found again;
+3. it records that the batch is complete: no other task can begin any more;
+4. it records the end of each task.
+
+After a crash in between, the batch is rerun, finds all rows stored, and what is missing is recorded then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
-from echoless.pipeline.exactly_once.entries import End
-from echoless.pipeline.exactly_once.errors import SinkError
-from echoless.pipeline.exactly_once.ledger import Ledger, TaskLocation
+from echoless.pipeline.exactly_once.batch_tasks import BatchTasks, SlotName, TaskSlot
+from echoless.pipeline.exactly_once.entries import End, TaskOrigin
+from echoless.pipeline.exactly_once.errors import ReplayMismatchError, SinkError
+from echoless.pipeline.exactly_once.ledger import BATCHES_KEPT, Ledger, TaskLocation, use_of_lane
 from echoless.pipeline.exactly_once.ledger_identity import open_files
 from echoless.pipeline.exactly_once.options import SinkOptions
-from echoless.pipeline.exactly_once.verification import mismatch
+from echoless.pipeline.exactly_once.task_identity import UseOfLane, is_begun
+from echoless.pipeline.exactly_once.verification import REMEDY, mismatch
 
 _PARALLEL_WRITES: Final = 8
 """Files written at once: remote file systems are slow."""
+
+
+class TaskReport(NamedTuple):
+    """Report of a task that had rows."""
+
+    location: TaskLocation
+    slot: SlotName
+    end: End | None
+    """The end to record; None: it is recorded already."""
+    is_deferred: bool
+
+
+def end_batch(options: SinkOptions, location: TaskLocation, reports: Sequence[TaskReport]) -> bool:
+    """Ends the batch of `location`; False: tasks were deferred, and may begin when it is run again.
+
+    Raises `SinkError`; `ReplayMismatchError` if tasks that were begun are not among the reports.
+    """
+    files = open_files(options)
+    tasks = BatchTasks(files, location.sink, location.query_id, location.batch_id)
+    if not close_tasks(tasks, location.run, reports, partial(use_of_lane, files, location)):
+        return False
+    record_ends(options, [(one.location, one.end) for one in reports if one.end is not None])
+    tasks.clean(BATCHES_KEPT)
+    return True
+
+
+def close_tasks(tasks: BatchTasks, run: str, reports: Sequence[TaskReport], use: UseOfLane) -> bool:
+    """Records that the batch has no other tasks; False: some were deferred, and may begin now.
+
+    Raises `LedgerError`; `ReplayMismatchError` if tasks that were begun are not among the reports.
+    """
+    _check_all_found(tasks, reports, use)
+    deferred = [report.slot.digest for report in reports if report.is_deferred]
+    if deferred:
+        tasks.admit(run, deferred)
+        return False
+    recorded = tasks.complete(len(reports)) if reports else 0
+    if recorded != len(reports):
+        raise ReplayMismatchError(
+            f"{tasks.what}: {len(reports)} Spark partitions have rows now, and {recorded} had before. {DIVISION}"
+        )
+    return True
+
+
+DIVISION: Final = (
+    "The rows are others now, or they are divided otherwise: by another number of Spark partitions or cores, or by "
+    "Spark's adaptive execution (spark.sql.adaptive.coalescePartitions.enabled=false keeps the division)"
+)
+
+
+def _check_all_found(tasks: BatchTasks, reports: Sequence[TaskReport], use: UseOfLane) -> None:
+    """Raises `ReplayMismatchError` if a task that was begun is not among the reports."""
+    found = {one.location.task_origin for one in reports if not one.is_deferred}
+    names = {one.slot for one in reports if not one.is_deferred}
+    listed = tasks.listing()
+    slots = [tasks.slot(name) for name in listed.slots if name not in names]
+    missing: dict[TaskOrigin, TaskSlot] = {
+        slot.origin: slot
+        for slot in slots
+        if slot.origin not in found and is_begun(slot, listed, tasks, use)
+    }
+    if not missing:
+        return
+    numbers = ", ".join(str(origin.spark_partition) for origin in sorted(missing))
+    new = ", ".join(str(one.location.spark_partition) for one in reports if one.is_deferred)
+    begin = (
+        f"; Spark partitions {new} begin with other rows now, which were not stored" if new else ""
+    )
+    raise ReplayMismatchError(
+        f"{tasks.what}: this is not what an earlier attempt sent: what was Spark partition {numbers} then was not "
+        f"found again{begin}. {DIVISION}. {REMEDY}"
+    )
 
 
 def record_ends(options: SinkOptions, ends: Iterable[tuple[TaskLocation, End]]) -> None:

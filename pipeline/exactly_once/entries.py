@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from echoless.client.sequencer import Identity
 from echoless.client.state import ProducerState
@@ -38,6 +38,15 @@ class SequenceRange:
         return TopicPartition(self.topic, self.partition)
 
 
+class TaskOrigin(NamedTuple):
+    """The task that a lane was first used for in a batch."""
+
+    run: str
+    """Id of the execution of the batch's tasks."""
+    spark_partition: int
+    """Number of the task in that run."""
+
+
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Begin:
     """Sequence ranges under one producer id and epoch, recorded before they are used."""
@@ -51,6 +60,8 @@ class Begin:
     partition_counts: Mapping[str, int]
     """Number of partitions of each topic when the batch was begun; keys are spread over these."""
     sequence_ranges: tuple[SequenceRange, ...]
+    origin: TaskOrigin | None = None
+    """The task that the entry is about; None in entries of version 0.2."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -92,6 +103,7 @@ def encode_entry(entry: Entry) -> bytes:
     fields |= {_NAMES_IN_FILES.get(name, name): value for name, value in asdict(entry).items()}
     if isinstance(entry, Begin):
         fields["identity"] = entry.identity._asdict()
+        fields["origin"] = None if entry.origin is None else entry.origin._asdict()
     else:
         fields["state"] = json.loads(entry.state.to_json())
     return json.dumps(fields, indent=1).encode()
@@ -131,6 +143,7 @@ class _Reader:
             timestamp_ms=fields["timestamp_ms"],
             partition_counts=fields["partition_counts"],
             sequence_ranges=tuple(SequenceRange(**one) for one in fields["stretches"]),
+            origin=None if fields.get("origin") is None else TaskOrigin(**fields["origin"]),
         )
 
     def _end(self) -> End:

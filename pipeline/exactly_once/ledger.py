@@ -1,4 +1,4 @@
-"""The ledger: under which identity and sequences one Spark partition of one batch is sent.
+"""The ledger: under which identity and sequences the rows of one task of one batch are sent.
 
 A small log of entries, each a file that is created once (`docs/formats/ledger.md`):
 
@@ -25,6 +25,7 @@ from echoless.pipeline.exactly_once.entries import (
     End,
     Entry,
     EntryError,
+    TaskOrigin,
     decode_entry,
     encode_entry,
 )
@@ -54,13 +55,37 @@ class TaskLocation(NamedTuple):
     """Spark's id of the query; empty in a job that is not a stream."""
     batch_id: int
     spark_partition: int
+    """Number of the task in this run of the batch."""
+    run: str = ""
+    """Id of this execution of the batch's tasks, in which their numbers are fixed."""
+    lane: int | None = None
+    """Number of the ledger's directory; None: the Spark partition's."""
+    origin: TaskOrigin | None = None
+    """The task that the lane was first used for in this batch; None: this one."""
 
     def __str__(self) -> str:
         return f"sink {self.sink}, batch {self.batch_id}, Spark partition {self.spark_partition}"
 
     @property
     def directory(self) -> str:
-        return f"{self.sink}/partition-{self.spark_partition:05}"
+        return f"{self.sink}/partition-{self.lane_number:05}"
+
+    @property
+    def lane_number(self) -> int:
+        return self.spark_partition if self.lane is None else self.lane
+
+    @property
+    def task_origin(self) -> TaskOrigin:
+        return self.origin or TaskOrigin(self.run, self.spark_partition)
+
+
+class LaneUse(NamedTuple):
+    """Use of a lane in a batch."""
+
+    has_begun: bool
+    """Whether the ledger has a `begin` there."""
+    origin: TaskOrigin | None
+    """The task that it was first used for; None: that is not recorded (entries of version 0.2)."""
 
 
 class _Key(NamedTuple):
@@ -167,8 +192,13 @@ class Ledger:
         self._check_query(entry)
         if isinstance(entry, End):
             self.end = entry
-        else:
-            self.begins.append(entry)
+            return
+        if entry.origin not in (None, self.location.task_origin):
+            raise LedgerError(
+                f"{self.location}: another run of the batch uses {self.location.directory} for other rows at "
+                "the same time; if no other query or job writes under this name, run the batch again"
+            )
+        self.begins.append(entry)
 
     def _check_query(self, entry: Entry) -> None:
         if entry.query_id != self.location.query_id:
@@ -190,3 +220,17 @@ class Ledger:
 
     def _path(self, key: _Key) -> str:
         return f"{self.location.directory}/{key.name}"
+
+
+def use_of_lane(files: LedgerFiles, location: TaskLocation, lane: int) -> LaneUse:
+    """Reads how a lane is used in the location's batch. Raises `LedgerError`."""
+    directory = location._replace(lane=lane).directory
+    name = _Key(location.batch_id, 0).name
+    if name not in files.list(directory):
+        return LaneUse(has_begun=False, origin=None)
+    path = f"{directory}/{name}"
+    try:
+        entry = decode_entry(files.read(path))
+    except EntryError as error:
+        raise LedgerError(f"{path}: {error}") from error
+    return LaneUse(has_begun=True, origin=entry.origin if isinstance(entry, Begin) else None)

@@ -231,6 +231,7 @@ class Numbering:
                 for topic in {t.topic: None for t in leader_states}
             },
             sequence_ranges=self._sequence_ranges(identity, leader_states, rows_before or {}),
+            origin=self._ledger.location.task_origin,
         )
         recorded = self._ledger.add(begin)
         if recorded is Recorded.BY_US:

@@ -1,6 +1,7 @@
 """Writes the rows of one Spark partition of one batch: the work of a task, without Spark.
 
-1. The ledger is read. If an earlier attempt has begun the batch, its sequence ranges are used again, the
+0. The task's lane of the ledger is found by its first rows (`task_identity.py`). Without rows nothing is done.
+1. The lane is read. If an earlier attempt has begun the batch, its sequence ranges are used again, the
    leaders say how many of its rows are stored, and those are read back and compared with the rows at hand.
    After a crash before this, nothing has happened.
 2. Before the first record is sent to a partition, its sequence range is in the ledger (`numbering.py`). After
@@ -22,22 +23,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 from echoless.client.batch import now_ms
 from echoless.client.sequencer import Identity
 from echoless.client.topic_partition import TopicPartition
+from echoless.pipeline.exactly_once.batch_tasks import BatchTasks, SlotName, TaskSlot
 from echoless.pipeline.exactly_once.entries import End, PartitionRows, SequenceRange
 from echoless.pipeline.exactly_once.errors import SinkError
 from echoless.pipeline.exactly_once.fingerprint import Fingerprint
 from echoless.pipeline.exactly_once.leader_queries import LeaderQueries
-from echoless.pipeline.exactly_once.ledger import Ledger, TaskLocation
+from echoless.pipeline.exactly_once.ledger import Ledger, TaskLocation, use_of_lane
+from echoless.pipeline.exactly_once.ledger_files import LedgerFiles
 from echoless.pipeline.exactly_once.ledger_identity import open_files
 from echoless.pipeline.exactly_once.numbering import BatchState, Coverage, Numbering
 from echoless.pipeline.exactly_once.options import SinkOptions
 from echoless.pipeline.exactly_once.read_back import ReadBack
 from echoless.pipeline.exactly_once.rows import Router, RowSlice, chunks
 from echoless.pipeline.exactly_once.slice_sender import SliceSender
+from echoless.pipeline.exactly_once.task_head import head_digest
+from echoless.pipeline.exactly_once.task_identity import TaskIdentity, TaskKey
 from echoless.pipeline.exactly_once.verification import StoredPrefix, fingerprint_of, mismatch
 
 
@@ -52,11 +59,17 @@ class Written(NamedTuple):
 
 
 class Attempted(NamedTuple):
-    """Outcome of an attempt that has stored all rows it was given."""
+    """Outcome of an attempt that has stored all rows it was given, or none (`is_deferred`)."""
 
     written: Written
     end: End | None
     """The end to record if the attempt counts. None: it is recorded already, or there were no rows."""
+    location: TaskLocation
+    """Location of the task, with its lane."""
+    slot: SlotName | None
+    """Name of the slot; None: the task has no rows."""
+    is_deferred: bool = False
+    """Whether nothing was stored, because tasks that an earlier run had begun were not found again."""
 
 
 def write_partition(
@@ -66,10 +79,31 @@ def write_partition(
     clock_ms: Callable[[], int] = now_ms,
 ) -> Attempted:
     """Writes the rows of Arrow batches. Raises `SinkError`, `DeliveryError`."""
-    ledger = Ledger(open_files(options), location)
+    iterator = (batch for batch in batches if batch.num_rows)
+    first = next(iterator, None)
+    if first is None:
+        return Attempted(Written(location.spark_partition, 0, 0), None, location, None)
+    files = open_files(options)
+    digest = head_digest(first)
+    slot = find_slot(files, location, digest)
+    if slot is None:
+        rows = first.num_rows + sum(batch.num_rows for batch in iterator)
+        written = Written(location.spark_partition, rows, 0)
+        return Attempted(written, None, location, SlotName(digest, 0), is_deferred=True)
+    location = location._replace(lane=slot.lane, origin=slot.origin)
+    ledger = Ledger(files, location)
     with ExitStack() as stack:
         leaders = stack.enter_context(LeaderQueries(options.bootstrap_servers, options.settings))
-        return _Attempt(options, ledger, leaders, stack, clock_ms()).run(batches)
+        attempt = _Attempt(options, ledger, leaders, stack, clock_ms())
+        written, end = attempt.run(chain([first], iterator))
+    return Attempted(written, end, location, slot.name)
+
+
+def find_slot(files: LedgerFiles, location: TaskLocation, digest: str) -> TaskSlot | None:
+    """Returns the slot of a task; None: it is deferred. Raises `SinkError`."""
+    tasks = BatchTasks(files, location.sink, location.query_id, location.batch_id)
+    task = TaskKey(location.run, location.spark_partition, digest)
+    return TaskIdentity(tasks, task, partial(use_of_lane, files, location)).find()
 
 
 class _Attempt:
@@ -94,7 +128,7 @@ class _Attempt:
         self._rows_found = 0
         self._rows = 0
 
-    def run(self, batches: Iterable[Any]) -> Attempted:
+    def run(self, batches: Iterable[Any]) -> tuple[Written, End | None]:
         self._numbering.resume()
         for chunk in chunks(batches):
             slices = self._route(chunk)
@@ -114,7 +148,7 @@ class _Attempt:
                 timestamp_ms=self._numbering.timestamp_ms,
                 partition_count=self._numbering.partition_count,
                 partition_count_now=self._leaders.partition_count,
-                first_partition=self._location.batch_id + self._location.spark_partition,
+                first_partition=self._location.batch_id + self._location.lane_number,
                 first_row=self._rows,
             )
             slices = router.route(chunk)
@@ -144,7 +178,7 @@ class _Attempt:
 
     # --- the end -----------------------------------------------------------------------------------
 
-    def _finish(self) -> Attempted:
+    def _finish(self) -> tuple[Written, End | None]:
         if self._sender is not None:
             self._sender.finish()
             self._verify(self._sender.doubtful)
@@ -153,9 +187,9 @@ class _Attempt:
         written = Written(self._location.spark_partition, self._rows, self._rows_found)
         if self._ledger.end is not None:
             self._compare(self._ledger.end)
-            return Attempted(written, None)
+            return written, None
         self._check_handovers()
-        return Attempted(written, self._end() if self._ledger.begins else None)
+        return written, self._end()
 
     def _end(self) -> End:
         counts = {target: found.rows for target, found in self._fingerprints.items()}

@@ -175,7 +175,7 @@ class Router:
         if found is None:
             return pa.array(np.full(rows.num_rows, self._timestamp_ms))
         if pa.types.is_timestamp(found.type):
-            return _milliseconds(found).fill_null(self._timestamp_ms)
+            return milliseconds(found).fill_null(self._timestamp_ms)
         return found.cast(pa.int64()).fill_null(self._timestamp_ms)
 
     def _partitions(self, topic: str, rows: Any, keys: Any, numbers: Int64s) -> Int64s:
@@ -244,7 +244,7 @@ def _table(batches: list[Any]) -> Any:
     return table.select(wanted).rename_columns([name.lower() for name in wanted]).combine_chunks()
 
 
-def _milliseconds(times: Any) -> Any:
+def milliseconds(times: Any) -> Any:
     """Converts Arrow timestamps to ms, rounded down."""
     numbers = times.cast(pa.int64()).fill_null(0).to_numpy()
     unit = times.type.unit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from echoless.client.batch import now_ms
-from echoless.pipeline.exactly_once.ends import record_end
+from echoless.pipeline.exactly_once.ends import TaskReport, end_batch
 from echoless.pipeline.exactly_once.entries import Begin, End, decode_entry
 from echoless.pipeline.exactly_once.ledger import TaskLocation
 from echoless.pipeline.exactly_once.options import SinkOptions, read_options
@@ -48,13 +49,21 @@ class Attempts:
         )
 
     def run(
-        self, batches: Iterable[Any], batch_id: int = 0, *, clock_ms: Callable[[], int] = now_ms
+        self,
+        batches: Iterable[Any],
+        batch_id: int = 0,
+        *,
+        run: str = "",
+        clock_ms: Callable[[], int] = now_ms,
     ) -> Written:
         """One that Spark says has been done."""
-        written, end = write_partition(self.options, location(batch_id), batches, clock_ms)
-        if end is not None:
-            record_end(self.options, location(batch_id), end)
-        return written
+        attempted = write_partition(self.options, location(batch_id, run=run), batches, clock_ms)
+        assert self.end_batch(attempted)
+        return attempted.written
+
+    def end_batch(self, *attempted: Attempted) -> bool:
+        """Ends a batch as the driver does."""
+        return end_batch(self.options, attempted[0].location, reports_of(attempted))
 
     def run_in_vain(self, batches: Iterable[Any], batch_id: int = 0) -> Attempted:
         """One whose task fails in the end, which it does not know."""
@@ -62,14 +71,25 @@ class Attempts:
 
     def lose_batch(self, batch_id: int) -> None:
         """Makes the ledger a copy from before the batch."""
-        for path in self._paths(batch_id):
+        for path in (*self._paths(batch_id), *self._task_files(batch_id)):
             path.unlink()
+
+    def make_old(self) -> None:
+        """Makes the ledger one of version 0.2: tasks are known by their numbers."""
+        for path in self.ledger.rglob("tasks-*/*.json"):
+            path.unlink()
+        for path in self.ledger.rglob("partition-*/*.json"):
+            fields = json.loads(path.read_text())
+            fields.pop("origin", None)
+            path.write_text(json.dumps(fields))
 
     def lose_end(self, batch_id: int = 0) -> None:
         """Undoes the last step, as if the attempt had died just before it."""
         path = self._paths(batch_id)[-1]
         assert isinstance(decode_entry(path.read_bytes()), End)
         path.unlink()
+        for path in self._task_files(batch_id, "complete"):
+            path.unlink()
 
     def begins(self, batch_id: int = 0) -> list[Begin]:
         entries = (decode_entry(path.read_bytes()) for path in self._paths(batch_id))
@@ -104,9 +124,21 @@ class Attempts:
     def _paths(self, batch_id: int) -> list[Path]:
         return sorted((self.ledger / location(batch_id).directory).glob(f"batch-{batch_id:020}.*"))
 
+    def _task_files(self, batch_id: int, kind: str = "*") -> list[Path]:
+        return sorted((self.ledger / NAME).glob(f"tasks-*/batch-{batch_id:020}.{kind}.json"))
 
-def location(batch_id: int = 0, spark_partition: int = 0) -> TaskLocation:
-    return TaskLocation(NAME, QUERY, batch_id, spark_partition)
+
+def location(batch_id: int = 0, spark_partition: int = 0, run: str = "") -> TaskLocation:
+    return TaskLocation(NAME, QUERY, batch_id, spark_partition, run)
+
+
+def reports_of(attempted: Iterable[Attempted]) -> list[TaskReport]:
+    """Returns the reports of the tasks that had rows."""
+    return [
+        TaskReport(one.location, one.slot, one.end, one.is_deferred)
+        for one in attempted
+        if one.slot is not None
+    ]
 
 
 def rows(count: int, first: int = 0, *, swapped: int | None = None) -> Any:

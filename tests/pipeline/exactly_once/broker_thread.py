@@ -47,6 +47,13 @@ class BrokerThread:
         """Makes the broker forget producers as if idle for long, there or everywhere."""
         self._call(self._forget_producers(topic, partition))
 
+    def create(self, topic: str, partitions: int) -> None:
+        """Creates a topic."""
+        row = {"name": topic, "num_partitions": partitions, "replication_factor": 1}
+        row |= {"assignments": [], "configs": []}
+        fields = {"topics": [row], "timeout": 10_000, "validate_only": False}
+        self._call(self._ask("create_topics", fields))
+
     def grow(self, topic: str, partitions: int) -> None:
         """Raises the number of partitions."""
         wanted = [{"name": topic, "count": partitions, "assignments": None}]

@@ -12,12 +12,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from echoless.pipeline.exactly_once import rows as row_chunks
-from echoless.pipeline.exactly_once.ends import record_end
+from echoless.pipeline.exactly_once.ends import end_batch
 from echoless.pipeline.exactly_once.options import read_options
 from echoless.pipeline.exactly_once.partition_writer import write_partition
-from tests.pipeline.exactly_once.attempts import NAME, TOPIC, location, rows
+from tests.pipeline.exactly_once.attempts import NAME, TOPIC, location, reports_of, rows
 
 BATCHES = 8
 BATCH_ROWS = 1000
@@ -43,9 +44,9 @@ def main(address: str, directory: Path) -> None:
     done = directory / "done"
     start = int(done.read_text()) if done.exists() else 0
     for batch_id in range(start, BATCHES):
-        _, end = write_partition(options, location(batch_id), _pieces(batch_id))
-        if end is not None:
-            record_end(options, location(batch_id), end)
+        run = uuid4().hex
+        attempted = write_partition(options, location(batch_id, run=run), _pieces(batch_id))
+        assert end_batch(options, attempted.location, reports_of([attempted]))
         print("written", flush=True)
         done.with_suffix(".new").write_text(str(batch_id + 1))
         done.with_suffix(".new").replace(done)

@@ -47,9 +47,10 @@ def test_each_row_is_stored_once_and_in_order(attempts, broker):
 
 def test_a_batch_that_ended_stores_nothing_again(attempts):
     """The whole batch runs again after the driver died."""
-    attempts.run([rows(1000)])
-    assert attempts.run([rows(600), rows(400, 600)]) == Written(0, 1000, 1000)
-    assert attempts.stored() == all_values(1000)
+    attempts.run([rows(2000)])
+    again = [rows(1200), rows(800, 1200)]
+    assert attempts.run(again, run="after a restart") == Written(0, 2000, 2000)
+    assert attempts.stored() == all_values(2000)
 
 
 def test_an_attempt_that_died_before_its_end_is_repeated_without_storing(attempts):
@@ -212,6 +213,22 @@ def test_a_ledger_of_another_query_is_refused(attempts):
         write_partition(attempts.options, location()._replace(query_id="other"), [rows(10)])
 
 
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_a_batch_that_an_older_version_began_is_continued(attempts, has_ended):
+    """Its ledger has no slots, and its entries no origin: the task of its number adopts it."""
+    attempts.run([rows(100)])
+    if has_ended:
+        attempts.run([rows(900, 100)], batch_id=1)
+    else:
+        attempts.die(*(rows(200, first) for first in (100, 300)), stored=300, batch_id=1)
+    attempts.make_old()
+    pieces = [rows(200, 100), *(rows(100, first) for first in range(300, 1000, 100))]
+    assert attempts.run(pieces, batch_id=1, run="new").rows_found >= 200
+    assert attempts.run(pieces, batch_id=1, run="newer").rows_found == 900
+    assert attempts.stored() == all_values(1000)
+
+
 def test_a_task_without_rows_does_nothing(attempts):
     """Not even in the ledger."""
     assert attempts.run([rows(0)]) == Written(0, 0, 0)
@@ -289,8 +306,7 @@ def test_a_topic_that_was_deleted_holds_nothing_up(attempts, broker):
     """Rows went there in an earlier batch; it is not made again by asking for it."""
     options = dataclasses.replace(attempts.options, topic=None)
     elsewhere = pa.record_batch({"topic": ["gone", TOPIC], "value": ["1", "2"]})
-    _, end = write_partition(options, location(0), [elsewhere])
-    record_end(options, location(0), end)
+    attempts.end_batch(write_partition(options, location(0), [elsewhere]))
     broker.delete_topic("gone")
     attempts.run([rows(10)], batch_id=1)
     attempts.lose_end(1)
