@@ -15,7 +15,7 @@ Called by `segment.py`. Knows nothing of appending and of other segments.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from echoless.protocol.record_batch import HEADER_SIZE
@@ -237,6 +237,21 @@ class SegmentIndexes:
         if self.has_unsaved_aborts:
             self._fs.write_atomic(self._path(paths.TRANSACTION_INDEX), self.aborted.encode())
             self.has_unsaved_aborts = False
+
+    def drop_aborted(self, markers: Collection[int]) -> None:
+        """Drops the aborted transactions that end with these markers; `save_aborted` is next.
+
+        Any thread may do that, while no other changes the segment; readers have what was there, or what is.
+        """
+        if not markers or not self.aborted:
+            return
+        left = TransactionIndex(self.base_offset)
+        for one in self.aborted:
+            if one.last_offset not in markers:
+                left.append(one)
+        if len(left) < len(self.aborted):
+            self.has_unsaved_aborts = True  # first: what is unsaved is not released meanwhile
+            self._aborted = left
 
     def release(self) -> None:
         """Frees the memory; the indexes are read again when needed."""

@@ -33,6 +33,7 @@ from echoless.storage.compaction.plan import Pass
 from echoless.storage.compaction.remembered import Remembered
 from echoless.storage.compaction.rewrite import CleaningRules, emptied, note_keys, rewritten
 from echoless.storage.compaction.swap import Cleaned
+from echoless.storage.compaction.transactions import KnownAborts, Outcomes, TransactionCopy
 from echoless.storage.file_system import CorruptLogError, File, FileSystem, StorageError
 from echoless.storage.log_config import LogConfig
 from echoless.storage.offset_order import check_order
@@ -74,6 +75,7 @@ class Cleaning:
         range_: Pass,
         config: LogConfig,
         *,
+        aborts: KnownAborts,
         map_bytes_max: int,
         now_ms: int,
         steady_ms: int,
@@ -84,6 +86,7 @@ class Cleaning:
         self._sources = sources
         self._range = range_
         self._config = config
+        self._aborts = aborts
         self._keys = KeyMap(map_bytes_max)
         self._now_ms = now_ms
         self._steady_ms = steady_ms
@@ -109,6 +112,12 @@ class Cleaning:
             now_ms=self._now_ms,
             delete_retention_ms=self._config.compaction_rules.delete_retention_ms,
             is_remembered=remembered.__contains__,
+            transactions=TransactionCopy(
+                self._fs,
+                self._directory,
+                self._aborts.entries(self._fs, self._directory, self._sources),
+                remembered.last_markers,
+            ),
         )
         waiting = deque(sources)
         while waiting:
@@ -121,9 +130,9 @@ class Cleaning:
     def _read_keys(self) -> Generator[None, None, None]:
         keys, start = self._keys, self._range.dirty_start
         keys.end_offset = start
-        for segment in self._sources:
-            if segment.next_offset <= start:
-                continue
+        sources = [s for s in self._sources if s.next_offset > start]
+        outcomes = Outcomes(self._aborts.entries(self._fs, self._directory, sources))
+        for segment in sources:
             pause = 0
             for placed in self.batches(segment):
                 header = placed.header
@@ -131,7 +140,9 @@ class Cleaning:
                     continue
                 if keys.is_full:
                     return
-                yield from _checked(note_keys(placed.batch, header, keys), segment, placed)
+                yield from _checked(
+                    note_keys(placed.batch, header, keys, outcomes), segment, placed
+                )
                 keys.end_offset = header.next_offset
                 pause += header.size
                 if pause >= PAUSE_BYTES:
@@ -195,6 +206,7 @@ class _Copy:
             indexes.begin()
             yield from self._copy(file, indexes)
             indexes.seal()
+            dropped = self._verdict.transactions.take_dropped()
             if not self._is_changed:
                 fs.remove(self._path)
                 return None
@@ -210,7 +222,7 @@ class _Copy:
         report = self._cleaning.report
         report.bytes_before += sum(source.size for source in self._sources)
         report.bytes_after += size
-        return Cleaned(tuple(self._sources), size, indexes)
+        return Cleaned(tuple(self._sources), size, indexes, dropped)
 
     def _copy(self, file: File, indexes: SegmentIndexes) -> Generator[None, None, None]:
         bytes_max, sources, waiting = (
@@ -230,13 +242,17 @@ class _Copy:
     def _copy_segment(
         self, segment: Segment, file: File, indexes: SegmentIndexes
     ) -> Generator[None, None, None]:
-        read = 0
+        read, transactions = 0, self._verdict.transactions
+        transactions.begin_segment(segment.base_offset)
         for placed in self._cleaning.batches(segment):
             header = placed.header
             batch = yield from _checked(
                 rewritten(placed.batch, header, self._verdict), segment, placed
             )
-            if batch is None and header.next_offset == segment.next_offset:
+            is_end = header.next_offset == segment.next_offset
+            if header.is_transactional and not header.is_control:
+                transactions.note(header, is_left=batch is not None or is_end)
+            if batch is None and is_end:
                 self._end = emptied(header)
                 self._is_changed |= self._end != placed.batch
             else:

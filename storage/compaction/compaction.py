@@ -170,15 +170,18 @@ class Compaction:
     ) -> Cleaning:
         """Begins the pass; `steady_ms` is the data directory's clock, by which producers expire."""
         from echoless.storage.compaction.cleaning import Cleaning  # noqa: PLC0415 - few topics are compacted
+        from echoless.storage.compaction.transactions import known_aborts  # noqa: PLC0415
 
         self._pass_generation = self._generation
         self._pass_base = self._segments.first.base_offset
+        sources = [s for s in self._segments.closed if s.next_offset <= found.end_offset]
         return Cleaning(
             self._fs,
             self._directory,
-            [s for s in self._segments.closed if s.next_offset <= found.end_offset],
+            sources,
             found,
             config,
+            aborts=known_aborts(sources, self._segments.from_offset(found.end_offset)),
             map_bytes_max=map_bytes_max,
             now_ms=now_ms,
             steady_ms=steady_ms,

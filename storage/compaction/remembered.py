@@ -3,17 +3,21 @@
 They come from the producer snapshot there, which a flush has written. What happened since may only have moved
 batches out of a window, each within the time after which an idle producer is forgotten: that says how old a batch
 is in the snapshot if no window can hold it any more. The newest batch of a producer stays as long as the log keeps that
-of forgotten ones: a replica that begins with the log alone shall know them too. Called by `cleaning.py`.
+of forgotten ones: a replica that begins with the log alone shall know them too.
+
+The last marker of each producer in the snapshot is needed in the same way: it keeps late copies of itself from ending the
+next transaction (`protocol/marker_decision.py`). Called by `cleaning.py`.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from echoless.protocol.leases import is_leased
+from echoless.protocol.marker_decision import LastMarker
 from echoless.storage import paths
 from echoless.storage.file_system import FileSystem
 from echoless.storage.log_config import LogConfig
@@ -25,10 +29,12 @@ _PAUSE_PRODUCERS: Final = 256
 class Remembered:
     """The last offsets of these batches, 8 bytes each."""
 
-    __slots__ = ("_offsets",)
+    __slots__ = ("_offsets", "last_markers")
 
     def __init__(self) -> None:
         self._offsets = array("q")
+        self.last_markers: Mapping[int, LastMarker] = {}
+        """By producer id."""
 
     def load(
         self, fs: FileSystem, directory: str, offset: int, config: LogConfig, steady_ms: int
@@ -38,6 +44,7 @@ class Remembered:
         `steady_ms` is the time by the data directory's clock, as for `Log.expire_producers`.
         """
         snapshot = read_snapshot(fs, paths.offset_file(directory, offset, paths.SNAPSHOT))
+        self.last_markers = snapshot.transactions.last_markers
         yield
         found: list[int] = []
         for count, (producer_id, entry) in enumerate(snapshot.items(), 1):

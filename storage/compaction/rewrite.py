@@ -11,12 +11,11 @@ a tombstone for the first    rebuilt as well: attribute bit 6, and the base time
 time (KIP-534)               which on it may go
 none stays                   the header alone if a producer's window has the batch; otherwise nothing, or again
                              the header alone if it ends the new segment (`cleaning.py`)
+of an aborted transaction    none of its records stays, and none of them hides an older one
+a marker                     see `transactions.py`; it gets a time to go as a tombstone does
 
 Invariant: a batch in the window of a live producer never vanishes, so a log that is replayed, here or by a new
 replica, knows what a repeat is (hazard H10).
-
-Control batches, and those of transactions, stay as they are: no transaction is served yet, so nothing here
-could know which of them were aborted, and an aborted record must not remove a committed one.
 
 Pure: generators that yield between records, so that a caller can pause. Called by `cleaning.py`.
 """
@@ -28,6 +27,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from echoless.protocol.compression import compress, decompress
+from echoless.protocol.control_records import read_marker
 from echoless.protocol.errors import DecodeError
 from echoless.protocol.record_batch import (
     CODEC_MASK,
@@ -42,6 +42,7 @@ from echoless.protocol.record_batch import (
 from echoless.protocol.varint import VARLONG_BITS, read_varint, write_varint
 from echoless.storage.compaction.key_map import DIGEST_BYTES, KeyMap, short_key
 from echoless.storage.compaction.record_walk import read_records
+from echoless.storage.compaction.transactions import Outcomes, TransactionCopy
 
 PAUSE_RECORDS: Final = 256
 """A generator yields after so many records: a quarter of a millisecond."""
@@ -56,11 +57,12 @@ class CleaningRules:
     delete_retention_ms: int
     is_remembered: Callable[[int], bool]
     """Whether the batch that ends at this offset is in the window of a live producer."""
+    transactions: TransactionCopy
     horizon_ms: int | None = None
-    """The time from which on the first tombstone that was met and kept may go."""
+    """The time from which on the first tombstone or marker that was met and kept may go."""
 
     def note_horizon(self, horizon_ms: int) -> None:
-        """Notes a tombstone that stays until then."""
+        """Notes a tombstone, or a marker, that stays until then."""
         if self.horizon_ms is None or horizon_ms < self.horizon_ms:
             self.horizon_ms = horizon_ms
 
@@ -76,14 +78,16 @@ class _Survivors(NamedTuple):
     """Whether any of them is a tombstone below the map's end."""
 
 
-def is_opaque(header: BatchHeader) -> bool:
-    """Whether compaction leaves the batch as it is, and does not look at its keys."""
-    return header.is_control or header.is_transactional
-
-
-def note_keys(batch: Buffer, header: BatchHeader, keys: KeyMap) -> Generator[None, None, None]:
+def note_keys(
+    batch: Buffer, header: BatchHeader, keys: KeyMap, outcomes: Outcomes
+) -> Generator[None, None, None]:
     """Puts the newest offset of each key of a whole batch into the map. Raises `DecodeError`."""
-    if is_opaque(header) or not header.record_count:
+    if header.is_control:
+        outcomes.take_aborted(header)
+        return
+    if header.is_transactional and outcomes.is_aborted(header):
+        return
+    if not header.record_count:
         return
     data = _records_of(batch, header)
     offsets, base_offset = keys.offsets, header.base_offset
@@ -105,15 +109,18 @@ def rewritten(
     batch: Buffer, header: BatchHeader, verdict: CleaningRules
 ) -> Generator[None, None, Buffer | None]:
     """Returns the bytes that replace a whole batch; None: it goes. Raises `DecodeError`."""
-    if is_opaque(header) or header.base_offset >= verdict.keys.end_offset:
+    if header.is_control:
+        return (yield from _rewritten_marker(batch, header, verdict))
+    is_aborted = header.is_transactional and verdict.transactions.is_aborted(header)
+    if header.base_offset >= verdict.keys.end_offset:
         return batch
     kept = None
-    if header.record_count:
+    if header.record_count and not is_aborted:
         kept = yield from _survivors(batch, header, verdict)
     if kept is None or not kept.records:
         if not verdict.is_remembered(header.last_offset):
             return None
-        return batch if kept is None else emptied(header)
+        return emptied(header) if header.record_count else batch
     if kept.has_tombstone:
         verdict.note_horizon(
             header.base_timestamp
@@ -124,6 +131,29 @@ def rewritten(
     if len(kept.records) == header.record_count and not has_new_horizon:
         return batch
     return (yield from _rebuilt(header, kept, verdict, has_new_horizon=has_new_horizon))
+
+
+def _rewritten_marker(
+    batch: Buffer, header: BatchHeader, verdict: CleaningRules
+) -> Generator[None, None, Buffer | None]:
+    """The same for a control batch."""
+    marker = read_marker(batch)
+    if marker is None:
+        return batch if header.record_count else None
+    if verdict.transactions.is_needed(header, marker):
+        return batch
+    if header.base_offset >= verdict.keys.end_offset:
+        return batch
+    if not header.has_delete_horizon:
+        verdict.note_horizon(verdict.now_ms + verdict.delete_retention_ms)
+        data = bytes(memoryview(batch)[HEADER_SIZE:])
+        ((begin, end, delta, *_),) = read_records(data, 0, 1)
+        kept = _Survivors(data, [(begin, end, delta)], has_tombstone=False)
+        return (yield from _rebuilt(header, kept, verdict, has_new_horizon=True))
+    if header.base_timestamp > verdict.now_ms:
+        verdict.note_horizon(header.base_timestamp)
+        return batch
+    return batch if verdict.transactions.is_open_in_snapshot(header.producer_id) else None
 
 
 def emptied(header: BatchHeader) -> bytes:

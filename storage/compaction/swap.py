@@ -47,6 +47,8 @@ class Cleaned(NamedTuple):
     size: int
     indexes: SegmentIndexes
     """The new file's indexes, sealed."""
+    dropped: frozenset[int] = frozenset()
+    """The offsets of markers of aborted transactions of which nothing is left, of these segments and others."""
 
 
 class PendingSwap:
@@ -86,6 +88,8 @@ class PendingSwap:
     def _carry_out(self) -> None:
         fs, directory, base = self._fs, self._directory, self.sources[0].base_offset
         for source in self.sources:
+            # Before the new segment is there: what leaves these files has no record in the old ones either.
+            source.indexes.drop_aborted(self._cleaned.dropped)
             source.indexes.save_aborted()
         self._is_decided = True  # a rename that fails may have taken place
         swap = paths.offset_file(directory, base, paths.SWAP)

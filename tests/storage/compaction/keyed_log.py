@@ -67,7 +67,10 @@ def clean(
     map_bytes_max: int = 1 << 20,
     is_rolled: bool = True,
 ) -> bool:
-    """Does one whole pass over everything that can be cleaned; returns whether there was one."""
+    """Does one whole pass over everything that can be cleaned; returns whether there was one.
+
+    Not above `limit`, the last stable offset by default.
+    """
     if is_rolled:
         log.roll(now_ms)
     log.flush()
@@ -76,7 +79,7 @@ def clean(
         log.config,
         log_start_offset=log.log_start_offset,
         log_end_offset=log.log_end_offset,
-        limit=log.log_end_offset if limit is None else limit,
+        limit=log.last_stable_offset(log.log_end_offset) if limit is None else limit,
         now_ms=now_ms,
     )
     if found is None or not found.is_due:

@@ -176,17 +176,6 @@ def test_a_pass_with_a_small_map_goes_on_where_it_ended() -> None:
     assert len({record.key for record in records_in(one.log)}) == len(before)
 
 
-def test_transactional_batches_stay_as_they_are() -> None:
-    """Nothing here knows whether they were aborted."""
-    one = OneLog(CONFIG)
-    batch = keyed_batch(pairs(1, 2), producer_id=4, is_transactional=True)
-    append(one.log, keyed_batch(pairs(1)))
-    append(one.log, batch)
-    append(one.log, keyed_batch(pairs(2)))
-    assert clean(one.log)
-    assert [record.offset for record in records_in(one.log)] == [0, 1, 2, 3]
-
-
 def test_a_cut_makes_a_pass_stale() -> None:
     """A file that was written from segments that have changed since is not put in place."""
     one = OneLog(CONFIG)
