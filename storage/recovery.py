@@ -157,7 +157,7 @@ def _load_producers(opening: LogOpening, recovered: Recovered, end: int) -> None
 def _scan(opening: LogOpening, recovered: Recovered) -> None:
     """Steps 2 to 4 of the module's list."""
     segments = recovered.segments
-    unsynced = _to_be_scanned(segments, opening.recovery_point)
+    unsynced = _to_be_scanned(opening, segments)
     for segment in segments.closed[: len(segments) - len(unsynced)]:
         segment.check_end()
     _load_producers(opening, recovered, unsynced[0].base_offset)
@@ -178,16 +178,20 @@ def _scan(opening: LogOpening, recovered: Recovered) -> None:
             opening.sync_later(sync)
 
 
-def _to_be_scanned(segments: Segments, recovery_point: int) -> list[Segment]:
+def _to_be_scanned(opening: LogOpening, segments: Segments) -> list[Segment]:
     """The segments from the one that holds the recovery point on.
 
     And the one that ends there, if it was closed and its indexes were not written yet: its aborted transactions
-    are known from its batches alone.
+    are known from its batches alone. A flush writes them before the producer snapshot at its end, so where that is they
+    are, although a swap of compaction has removed the sparse ones since.
     """
-    unsynced = segments.from_offset(recovery_point)
+    point = opening.recovery_point
+    unsynced = segments.from_offset(point)
     before = segments.closed[: len(segments) - len(unsynced)]
-    if before and before[-1].next_offset == recovery_point and not before[-1].indexes.have_files:
-        return [before[-1], *unsynced]
+    if before and before[-1].next_offset == point and not before[-1].indexes.have_files:
+        snapshot = paths.offset_file(opening.directory, point, paths.SNAPSHOT)
+        if not opening.fs.exists(snapshot):
+            return [before[-1], *unsynced]
     return unsynced
 
 

@@ -33,7 +33,11 @@ from echoless.storage.compaction.plan import Pass
 from echoless.storage.compaction.remembered import Remembered
 from echoless.storage.compaction.rewrite import CleaningRules, emptied, note_keys, rewritten
 from echoless.storage.compaction.swap import Cleaned
-from echoless.storage.compaction.transactions import KnownAborts, Outcomes, TransactionCopy
+from echoless.storage.compaction.transactions import (
+    KnownAborts,
+    TransactionCopy,
+    TransactionOutcomes,
+)
 from echoless.storage.file_system import CorruptLogError, File, FileSystem, StorageError
 from echoless.storage.log_config import LogConfig
 from echoless.storage.offset_order import check_order
@@ -131,7 +135,7 @@ class Cleaning:
         keys, start = self._keys, self._range.dirty_start
         keys.end_offset = start
         sources = [s for s in self._sources if s.next_offset > start]
-        outcomes = Outcomes(self._aborts.entries(self._fs, self._directory, sources))
+        outcomes = TransactionOutcomes(self._aborts.entries(self._fs, self._directory, sources))
         for segment in sources:
             pause = 0
             for placed in self.batches(segment):

@@ -42,7 +42,7 @@ from echoless.protocol.record_batch import (
 from echoless.protocol.varint import VARLONG_BITS, read_varint, write_varint
 from echoless.storage.compaction.key_map import DIGEST_BYTES, KeyMap, short_key
 from echoless.storage.compaction.record_walk import read_records
-from echoless.storage.compaction.transactions import Outcomes, TransactionCopy
+from echoless.storage.compaction.transactions import TransactionCopy, TransactionOutcomes
 
 PAUSE_RECORDS: Final = 256
 """A generator yields after so many records: a quarter of a millisecond."""
@@ -79,7 +79,7 @@ class _Survivors(NamedTuple):
 
 
 def note_keys(
-    batch: Buffer, header: BatchHeader, keys: KeyMap, outcomes: Outcomes
+    batch: Buffer, header: BatchHeader, keys: KeyMap, outcomes: TransactionOutcomes
 ) -> Generator[None, None, None]:
     """Puts the newest offset of each key of a whole batch into the map. Raises `DecodeError`."""
     if header.is_control:

@@ -46,9 +46,9 @@ class KnownAborts(NamedTuple):
     """The aborted transactions of a pass that are not in files, taken by the log's owner."""
 
     unsaved: Mapping[int, TransactionIndex]
-    """Those of segments whose file has not been written yet, by base offset."""
+    """Entries of segments whose file has not been written yet, by base offset."""
     later: Sequence[ClosedTransaction]
-    """Those that begin in the pass, and have their marker behind it."""
+    """Transactions that begin in the pass, and have their marker behind it."""
 
     def entries(
         self, fs: FileSystem, directory: str, sources: Iterable[Segment]
@@ -74,7 +74,7 @@ def known_aborts(sources: Sequence[Segment], later: Iterable[Segment]) -> KnownA
     return KnownAborts(unsaved, found)
 
 
-class Outcomes:
+class TransactionOutcomes:
     """The outcomes of the transactions of a walk over batches, in the order of their offsets."""
 
     __slots__ = ("_aborted", "_coming", "_known_to")
@@ -135,7 +135,7 @@ class TransactionCopy:
     ) -> None:
         self._fs = fs
         self._directory = directory
-        self._outcomes = Outcomes(aborted)
+        self._outcomes = TransactionOutcomes(aborted)
         self.last_markers = last_markers
         self.dropped: set[int] = set()
         """The offsets of markers whose transaction leaves the file of its segment, since the last `take_dropped`."""

@@ -60,7 +60,7 @@ def end(log: Log, producer_id: int, kind: MarkerType, number: int, epoch: int = 
 
 
 def committed(log: Log) -> list[Record]:
-    """What a reader of committed records finds, who filters as Kafka's Java consumer does.
+    """Returns the records of a reader of committed ones, who filters as Kafka's Java consumer does.
 
     With the aborted transactions of the whole range, and of one step at a time.
     """
@@ -92,7 +92,7 @@ def read_committed(log: Log, answers: list[list[tuple[BatchHeader, bytes]]]) -> 
 
 
 def transactions_of(log: Log) -> tuple[list[tuple[int, int]], list[LastMarker | None], int]:
-    """What a log knows of transactions; a replica that begins later holds no reader back before its start."""
+    """Returns the state of transactions; a replica that begins later holds no reader back before its start."""
     producers = log.producers
     opened = producers.open_transactions
     return (
@@ -247,7 +247,7 @@ def test_an_aborted_record_hides_no_older_one() -> None:
 
 
 def test_a_committed_record_hides_older_ones() -> None:
-    """Also one of the coordinator of groups, which has no sequence: it goes as soon as a newer one has its key."""
+    """One of the coordinator of groups has no sequence, and goes as soon as a newer one has its key."""
     one = OneLog(CONFIG)
     for number in (1, 2):
         write(one.log, 1, -1, [(b"a", b"%d" % number)])
