@@ -5,8 +5,8 @@ the Kafka port: versions, errors in rows, rights.
 
 v3 magic 2 only; v5 log_start_offset; v7 zstd; v8 record errors and messages; v9 flexible; v10 the
 current leader with code 6; v13 topic ids. ApiVersions lists v0, because librdkafka stops
-compressing otherwise (KAFKA-18659), but bodies of v0-2 are refused. Transactional batches are
-refused: transactions are not supported.
+compressing otherwise (KAFKA-18659), but bodies of v0-2 are refused. v11 120 for a transactional batch that may be aborted; v12
+adds the partitions of transactional batches to their transaction (`broker/records/transactional.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from echoless.broker.network.denial import Denial
 from echoless.broker.network.request import Answer, CloseConnectionError, Outcome, Request
 from echoless.broker.records.in_flight import ACKS_NONE, Encoding, InFlightProduce
 from echoless.broker.records.produce import has_producer_id
-from echoless.broker.records.refused_rows import is_in_transaction
+from echoless.broker.records.refused_rows import refused_whole
 from echoless.broker.records.request import produce
 from echoless.protocol.acl import AclOperation, ResourceType
 from echoless.protocol.produce import (
@@ -64,7 +64,7 @@ def refuse(refusal: Refusal, _services: Services) -> Answer:
 def permit(request: Request, rights: Rights, services: Services) -> Denial | None:
     """Needs Write on each topic and on the transactional id; IdempotentWrite if that is configured.
 
-    Transactional batches are refused as a whole, with the same code, by the handler.
+    A request that is refused as a whole because of its transaction is refused by the handler.
     """
     body: ProduceRequest = request.body
     write, topics = AclOperation.WRITE, body.topics
@@ -79,9 +79,11 @@ def permit(request: Request, rights: Rights, services: Services) -> Denial | Non
     ):
         return Denial(denied(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER))
     denial = denied_topics(write, (topic for topic, _ in topics), rights, services, request.judged)
-    if denial is None or is_in_transaction(topics, body.transactional_id):
+    if denial is None:
         return None
-    return denial
+    are_served = services.produce.ask is not None
+    refused = refused_whole(topics, body.transactional_id, are_served=are_served)
+    return denial if refused is None else None
 
 
 SERVED = Served(

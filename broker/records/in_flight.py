@@ -7,6 +7,7 @@ The handlers of the ports decode and encode; everything between is in this room:
 | `request.py`        | all partitions of a request: refusals, the connection's order, what has to come later     |
 | `produce.py`        | one batch: every check before the append                                                  |
 | `pending.py`        | one batch that has to wait before it is appended, and for what                             |
+| `transactional.py`  | one batch of a transaction, which the coordinator may have to be asked about              |
 | `append.py`         | the de-duplication decision and the append, in one step of the partition's log            |
 | `acknowledgement.py`| when the client is answered, and what                                                     |
 """
@@ -14,7 +15,7 @@ The handlers of the ports decode and encode; everything between is in this room:
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -33,6 +34,7 @@ from echoless.storage.file_system import StorageError
 if TYPE_CHECKING:
     from echoless.broker.authentication.producer_binding import ProducerBinding
     from echoless.broker.quotas.quotas import Quotas
+    from echoless.protocol.native.transactions import TransactionAnswered, TransactionAsk
 
 ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1
@@ -59,6 +61,8 @@ class ProduceParts:
     quotas: Quotas
     binding: ProducerBinding | None = None
     """The principals that producer ids belong to; None: everyone may use them."""
+    ask: Callable[[TransactionAsk], Awaitable[TransactionAnswered]] | None = None
+    """Asks the coordinator of a transactional id, at once; None while transactions are not served."""
 
 
 class Encoding(NamedTuple):
@@ -74,7 +78,11 @@ class InFlightProduce:
 
     __slots__ = (
         *("acks", "encoding", "now_ms", "opening", "parts", "request", "steady_ms", "timeout_ms"),
+        "transactional_id",
     )
+
+    transactional_id: str
+    """Set if the request has one: no other has transactional batches that are not refused."""
 
     def __init__(
         self,

@@ -8,13 +8,14 @@ in-sync replicas are checked again, and the append is one step as without a wait
 
 from __future__ import annotations
 
+from echoless.broker.partitions.partition import Partition
 from echoless.broker.partitions.produce_rules import ProduceRules
 from echoless.broker.records.append import StoredBatch, append_batch, failed_produce
 from echoless.broker.records.in_flight import ACKS_ALL, InFlightProduce, TopicKey, Unsettled
 from echoless.protocol.compression import recompressed
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.produce import PartitionProduced
-from echoless.protocol.record_batch import BatchHeader, Buffer
+from echoless.protocol.record_batch import TRANSACTIONAL_BIT, BatchHeader, Buffer
 from echoless.protocol.record_check import Opening, check_all
 from echoless.storage.file_system import StorageError
 
@@ -50,6 +51,8 @@ class Pending(Unsettled):
             partition.check_leader()
             if flight.acks == ACKS_ALL:
                 partition.check_in_sync()
+            if header.attributes & TRANSACTIONAL_BIT:
+                return append_or_ask(flight, partition, self._topic, records, header)
             return append_batch(flight, partition, records, header)
         except KafkaError as error:
             return failed_produce(self._index, error, partition)
@@ -60,6 +63,19 @@ class Pending(Unsettled):
     async def _settled(self, rules: ProduceRules) -> tuple[Buffer, BatchHeader]:
         """Waits; returns the batch as it is to be stored. Raises `KafkaError` if it must not be."""
         raise NotImplementedError
+
+
+def append_or_ask(
+    flight: InFlightProduce,
+    partition: Partition,
+    topic: TopicKey,
+    records: Buffer,
+    header: BatchHeader,
+) -> PartitionProduced | StoredBatch | Unsettled:
+    """Appends a transactional batch, or asks its coordinator first; see `transactional.py`. Raises `KafkaError`, `StorageError`."""
+    from echoless.broker.records.transactional import append_in_transaction
+
+    return append_in_transaction(flight, partition, topic, records, header)
 
 
 class DeferredValidation(Pending):

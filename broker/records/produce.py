@@ -1,7 +1,8 @@
 """The path of one produced batch: every check before the append.
 
 The first failure wins (`docs/protocol/deduplication.md`): known topic, container, acks, leader, in-sync replicas,
-batch validation, records, then the de-duplication decision and the append (`append.py`).
+batch validation, records, the coordinator of a transaction that is not open here (`transactional.py`), then the
+de-duplication decision and the append (`append.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from echoless.broker.records.in_flight import (
     TopicKey,
     Unsettled,
 )
-from echoless.broker.records.pending import DeferredValidation, as_stored
+from echoless.broker.records.pending import DeferredValidation, append_or_ask, as_stored
 from echoless.protocol.batch_validation import check_batch, check_container
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.known.batch import sound_header
@@ -40,7 +41,7 @@ RECOMPRESSED_AT_ONCE_BYTES: Final = 16 * 1024
 """A larger batch is compressed anew in a thread: zstd takes 0.1 ms for so much."""
 
 
-def produce_batch(
+def produce_batch(  # noqa: C901 - flat, because each call costs every batch
     flight: InFlightProduce, topic: TopicKey, index: int, records: Buffer | None
 ) -> PartitionProduced | StoredBatch | Unsettled:
     """Does everything up to the append for one partition, and the append unless it has to wait."""
@@ -70,6 +71,8 @@ def produce_batch(
             return DeferredValidation(flight, topic, index, records, header)
         if is_changed:
             records, header = as_stored(records, header, rules)
+        if header.attributes & TRANSACTIONAL_BIT:
+            return append_or_ask(flight, partition, topic, records, header)
         return append_batch(flight, partition, records, header)
     except KafkaError as error:
         return failed_produce(index, error, partition)

@@ -9,11 +9,21 @@ from echoless.broker.records.in_flight import BatchesByTopic, TopicKey
 from echoless.broker.records.produce import is_transactional
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.produce import PartitionProduced
+from echoless.protocol.record_batch import read_header
 
 TRANSACTIONS_REFUSED: Final = PartitionProduced(
     0,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     error_message="transactions are not served; produce without a transactional id",
+)
+
+_NO_TRANSACTIONAL_ID: Final = TRANSACTIONS_REFUSED._replace(
+    error_message="a transactional batch needs a transactional id in its request"
+)
+_SEVERAL_PRODUCERS: Final = PartitionProduced(
+    0,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    error_message="the transactional batches of a request take one producer id and epoch",
 )
 
 
@@ -43,25 +53,39 @@ class RefusedRows:
         )
 
 
-def refused_rows(topics: BatchesByTopic, transactional_id: str | None) -> RefusedRows | None:
-    """The refusals of a request; None nearly always."""
-    whole = TRANSACTIONS_REFUSED if is_in_transaction(topics, transactional_id) else None
+def refused_rows(
+    topics: BatchesByTopic, transactional_id: str | None, *, are_served: bool
+) -> RefusedRows | None:
+    """The refusals of a request; None nearly always. `are_served`: whether transactions are."""
+    whole = refused_whole(topics, transactional_id, are_served=are_served)
     repeated = _listed_twice(topics)
     return RefusedRows(whole, repeated) if whole is not None or repeated else None
 
 
-def is_in_transaction(topics: BatchesByTopic, transactional_id: str | None) -> bool:
-    """Whether the request is part of a transaction, so that every partition is refused.
+def refused_whole(
+    topics: BatchesByTopic, transactional_id: str | None, *, are_served: bool
+) -> PartitionProduced | None:
+    """The error of every partition: as in Kafka, one transactional batch without a transactional id is enough.
 
-    A transactional batch without a transactional id is refused with the same code in Kafka.
+    All transactional batches of a request have one producer id and epoch.
     """
-    if transactional_id is not None:
-        return True
+    if transactional_id is not None and not are_served:
+        return TRANSACTIONS_REFUSED
+    producers: set[tuple[int, int]] = set()
     for _, partitions in topics:
         for _, records in partitions:
             if is_transactional(records):
-                return True
-    return False
+                if transactional_id is None:
+                    return refused_transaction(are_served=are_served)
+                assert records is not None
+                header = read_header(records)
+                producers.add((header.producer_id, header.producer_epoch))
+    return _SEVERAL_PRODUCERS if len(producers) > 1 else None
+
+
+def refused_transaction(*, are_served: bool) -> PartitionProduced:
+    """The error of a transactional batch in a request without a transactional id."""
+    return _NO_TRANSACTIONAL_ID if are_served else TRANSACTIONS_REFUSED
 
 
 def _listed_twice(topics: BatchesByTopic) -> set[tuple[TopicKey, int]]:

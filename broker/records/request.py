@@ -33,7 +33,7 @@ from echoless.broker.records.in_flight import (
     Unsettled,
 )
 from echoless.broker.records.produce import is_transactional, produce_batch
-from echoless.broker.records.refused_rows import TRANSACTIONS_REFUSED, RefusedRows, refused_rows
+from echoless.broker.records.refused_rows import RefusedRows, refused_rows, refused_transaction
 from echoless.protocol.produce import PartitionProduced, TopicProduced
 from echoless.protocol.record_batch import Buffer
 
@@ -50,9 +50,11 @@ def produce(flight: InFlightProduce, topics: BatchesByTopic, transactional_id: s
         if len(partitions) == 1:
             index, records = partitions[0]
             return produce_one(flight, topic, index, records)
+    if transactional_id is not None:
+        flight.transactional_id = transactional_id
     if flight.request.peer.order.appends.places or _has_many_rows(topics):
         return _append_first(flight, partial(_append_all, flight, topics, transactional_id))
-    refused = refused_rows(topics, transactional_id)
+    refused = refused_rows(topics, transactional_id, are_served=flight.parts.ask is not None)
     rows = [(topic, _append_rows(flight, topic, rows, refused)) for topic, rows in topics]
     return _answer(flight, rows)
 
@@ -65,7 +67,8 @@ def produce_one(
         topics = [(topic, [(index, records)])]
         return _append_first(flight, partial(_append_all, flight, topics, None))
     if is_transactional(records):
-        return _answer(flight, [(topic, [TRANSACTIONS_REFUSED._replace(partition=index)])])
+        refused = refused_transaction(are_served=flight.parts.ask is not None)
+        return _answer(flight, [(topic, [refused._replace(partition=index)])])
     one = produce_batch(flight, topic, index, records)
     if type(one) is StoredBatch and flight.acks and one.next_offset <= one.partition.high_watermark:
         return flight.encoding.one(flight.request.version, topic, one.produced)  # the usual case
@@ -116,7 +119,7 @@ def _append_by_steps(
     flight: InFlightProduce, topics: BatchesByTopic, transactional_id: str | None, rows: _Rows
 ) -> Iterator[None]:
     """Adds the outcome of one partition per step to `rows`; a topic without partitions takes one too."""
-    refused = refused_rows(topics, transactional_id)
+    refused = refused_rows(topics, transactional_id, are_served=flight.parts.ask is not None)
     yield
     for topic, partitions in topics:
         outcomes: list[_RowOutcome] = []

@@ -101,8 +101,14 @@ class RawConnection:
         assert correlation_id == self._received, "answers left their order"
         return frame[4:]
 
-    def send_produce(self, version: int, acks: int, rows: Sequence[PartitionData]) -> None:
-        body = encode_produce(version, acks, rows)
+    def send_produce(
+        self,
+        version: int,
+        acks: int,
+        rows: Sequence[PartitionData],
+        transactional_id: str | None = None,
+    ) -> None:
+        body = encode_produce(version, acks, rows, transactional_id=transactional_id)
         self.send(PRODUCE, version, body, flexible=is_flexible(version), answered=acks != 0)
 
     async def receive_produce(self, version: int) -> list[PartitionAnswer]:
@@ -110,10 +116,14 @@ class RawConnection:
         return decode_produce(version, body[is_flexible(version) :])
 
     async def produce(
-        self, version: int, acks: int, rows: Sequence[PartitionData]
+        self,
+        version: int,
+        acks: int,
+        rows: Sequence[PartitionData],
+        transactional_id: str | None = None,
     ) -> list[PartitionAnswer]:
         """Sends one request and returns its answer; not for acks 0."""
-        self.send_produce(version, acks, rows)
+        self.send_produce(version, acks, rows, transactional_id)
         return await self.receive_produce(version)
 
     def send_request(self, request: Any) -> None:

@@ -42,15 +42,22 @@ class PartitionAnswer(NamedTuple):
 
 
 def encode_produce(
-    version: int, acks: int, rows: Sequence[PartitionData], *, timeout_ms: int = 10_000
+    version: int,
+    acks: int,
+    rows: Sequence[PartitionData],
+    *,
+    timeout_ms: int = 10_000,
+    transactional_id: str | None = None,
 ) -> bytes:
     """The body of a produce request; rows of one topic stay together in the order given."""
     by_topic: dict[str | uuid.UUID, list[PartitionData]] = {}
     for row in rows:
         by_topic.setdefault(row.topic, []).append(row)
     flexible = is_flexible(version)
-    no_transactional_id = b"\0" if flexible else struct.pack(">h", -1)
-    parts = [no_transactional_id, struct.pack(">hi", acks, timeout_ms)]
+    parts = [
+        _nullable_string(transactional_id, flexible=flexible),
+        struct.pack(">hi", acks, timeout_ms),
+    ]
     parts.append(_array_length(len(by_topic), flexible=flexible))
     for topic, topic_rows in by_topic.items():
         parts += [
@@ -145,6 +152,13 @@ def unsigned_varint(value: int) -> bytes:
 
 def _array_length(count: int, *, flexible: bool) -> bytes:
     return unsigned_varint(count + 1) if flexible else struct.pack(">i", count)
+
+
+def _nullable_string(text: str | None, *, flexible: bool) -> bytes:
+    """A short string, at most 126 bytes, or null."""
+    data = b"" if text is None else text.encode()
+    size = -1 if text is None else len(data)
+    return (bytes([size + 1]) if flexible else struct.pack(">h", size)) + data
 
 
 def _topic(topic: str | uuid.UUID, *, flexible: bool) -> bytes:

@@ -1,0 +1,100 @@
+"""The membership of a client's batch in a transaction, as the leader of its partition sees it (KIP-890).
+
+The coordinator decides which partitions are in a transaction; the leader asks it before the first batch, and asks no more while
+the transaction is open here:
+
+    question_about(producers, header)      -> Question | None: None if the log can decide by itself
+    judge(producers, header, question, number)   -> APPEND | AGAIN | HELD_UP, in the step of the append
+
+An answer takes time, and the marker of the transaction that it is about may arrive first: "yes" was true, and the batch would
+open a transaction that no one will ever end. So an answer counts only if no marker of its producer has come since the question,
+and the transaction's number is above that of the last one. Nothing is kept between question and append but the last marker; so
+nothing is lost when the leader changes, and nothing has to be forgotten.
+
+| since the question | the batch |
+|---|---|
+| nothing | is appended |
+| another batch has opened the transaction in the same epoch | is appended |
+| a marker has come, or the last one was cut off or forgotten | is asked about again |
+| (before it) a transaction in another epoch is open | waits: its marker is missing here, and would end both |
+
+Invariant: a client's batch opens a transaction only if its coordinator has said yes since the last marker of its producer.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple, Protocol
+
+from echoless.protocol.control_records import NO_NUMBER
+from echoless.protocol.dedup import ProducerEntry
+from echoless.protocol.marker_decision import LastMarker
+from echoless.protocol.record_batch import BatchHeader
+
+
+class KnownProducers(Protocol):
+    """The part of a partition's producer state that is looked at."""
+
+    def get(self, producer_id: int) -> ProducerEntry | None:
+        """The entry of the id."""
+
+    def open_transaction(self, producer_id: int) -> int | None:
+        """The first offset of the producer's open transaction."""
+
+    def last_marker(self, producer_id: int) -> LastMarker | None:
+        """The last marker of the producer."""
+
+
+class Question(NamedTuple):
+    """The last that was known of a producer when its coordinator was asked."""
+
+    last_marker: LastMarker | None
+
+
+class Membership(enum.Enum):
+    """The judgement about a batch whose coordinator has said yes."""
+
+    APPEND = "append"
+    AGAIN = "again"
+    """The coordinator has to be asked again: what it said may be of a transaction that has ended."""
+    HELD_UP = "held up"
+    """An earlier transaction of the producer is open here, which the coordinator takes for ended."""
+
+
+def question_about(producers: KnownProducers, header: BatchHeader) -> Question | None:
+    """The question to ask before a transactional batch is appended; None if its transaction is open, or its epoch is old."""
+    producer_id = header.producer_id
+    entry = producers.get(producer_id)
+    if entry is not None and (
+        header.producer_epoch < entry.producer_epoch  # refused, whatever the coordinator says
+        or _is_open(producers, entry, header)
+    ):
+        return None
+    return Question(producers.last_marker(producer_id))
+
+
+def judge(
+    producers: KnownProducers, header: BatchHeader, question: Question, number: int
+) -> Membership:
+    """Judges a batch that is in the transaction with that number, says the coordinator, since `question` was asked."""
+    producer_id = header.producer_id
+    entry = producers.get(producer_id)
+    if entry is not None and _is_open(producers, entry, header):
+        return Membership.APPEND
+    last = producers.last_marker(producer_id)
+    if last != question.last_marker:
+        return Membership.AGAIN
+    if last is not None and NO_NUMBER < number <= last.number:
+        return Membership.AGAIN
+    if producers.open_transaction(producer_id) is not None:
+        return Membership.HELD_UP
+    return Membership.APPEND
+
+
+def _is_open(producers: KnownProducers, entry: ProducerEntry, header: BatchHeader) -> bool:
+    return (
+        entry.producer_epoch == header.producer_epoch
+        and producers.open_transaction(header.producer_id) is not None
+    )

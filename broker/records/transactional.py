@@ -1,0 +1,192 @@
+"""Transactional batches: appended if their transaction is open on the partition, else once its coordinator has said yes.
+
+What the leader knows by itself, and when an answer counts: `broker/partitions/core/membership.py`. Here the coordinator's code
+becomes that of the produce request:
+
+| coordinator | version 12 and later | 11 | older |
+|---|---|---|---|
+| 51 (an end is under way) | 51 | 19 | 19 |
+| 13, 14, 15, 16 | 19 | 19 | 19 |
+| 90 | 47 | 47 | 47 |
+| 120 | 120 | 120 | 48 |
+| anything else | the same | the same | the same |
+
+From version 12 on the partition is added to the transaction (KIP-890, part 2); before, the client has added it. Clients repeat
+what was answered with 19 or 51. The batches of a request ask when it comes, so that their questions go together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Final
+
+from echoless.broker.partitions.core.membership import Membership, Question, judge, question_about
+from echoless.broker.partitions.partition import Partition
+from echoless.broker.records.append import StoredBatch, append_batch, failed_produce
+from echoless.broker.records.in_flight import ACKS_ALL, InFlightProduce, TopicKey, Unsettled
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.native.transactions import TransactionAnswered, TransactionAsk
+from echoless.protocol.produce import PartitionProduced
+from echoless.protocol.record_batch import BatchHeader, Buffer
+from echoless.protocol.state_records.transaction_records import TransactionPartition
+from echoless.storage.file_system import StorageError
+
+ADDS_FROM: Final = 12
+"""The first version of Produce that adds its partitions to the transaction."""
+KNOWS_ABORTABLE_FROM: Final = 11
+QUESTIONS_MAX: Final = 3
+"""Questions about one batch; a marker comes between question and append once, if at all."""
+_RETRIED: Final = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+
+def append_in_transaction(
+    flight: InFlightProduce,
+    partition: Partition,
+    topic: TopicKey,
+    records: Buffer,
+    header: BatchHeader,
+) -> PartitionProduced | StoredBatch | Unsettled:
+    """Appends a transactional batch that has passed all checks, or asks about it. Raises `KafkaError`, `StorageError`."""
+    if header.producer_id < 0:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a transactional batch needs a producer id")
+    question = question_about(partition.log.producers, header)
+    if question is None:
+        return append_batch(flight, partition, records, header)
+    batch = TransactionalBatch(flight, topic, partition.index, records, header)
+    batch.ask(partition, question)
+    return batch
+
+
+class TransactionalBatch(Unsettled):
+    """A batch whose coordinator has been asked about it."""
+
+    __slots__ = (
+        *("_answered", "_asked", "_flight", "_header", "_index", "_question", "_records", "_topic"),
+    )
+
+    def __init__(
+        self,
+        flight: InFlightProduce,
+        topic: TopicKey,
+        index: int,
+        records: Buffer,
+        header: BatchHeader,
+    ) -> None:
+        self._flight = flight
+        self._topic = topic
+        self._index = index
+        self._records = records
+        self._header = header
+        self._asked = 0
+
+    def ask(self, partition: Partition, question: Question) -> None:
+        """Asks the coordinator; `append` waits for the answer."""
+        flight, header = self._flight, self._header
+        assert flight.parts.ask is not None, "transactional batches are refused without it"
+        is_add = flight.request.version >= ADDS_FROM
+        self._question = question
+        self._asked += 1
+        self._answered: Awaitable[TransactionAnswered] = flight.parts.ask(
+            TransactionAsk(
+                transactional_id=flight.transactional_id,
+                producer_id=header.producer_id,
+                producer_epoch=header.producer_epoch,
+                is_add=is_add,
+                client_version=2 if is_add else 0,
+                partitions=(
+                    TransactionPartition(
+                        partition.topic, partition.index, partition.topic_id.bytes
+                    ),
+                ),
+            )
+        )
+
+    async def append(self) -> PartitionProduced | StoredBatch | Unsettled:
+        """Waits for the coordinator, then appends the batch, or returns the error of its partition."""
+        flight = self._flight
+        partition = None
+        try:
+            answered = await self._answered
+            flight.read_clock()
+            partition = flight.parts.find(self._topic, self._index)  # it may have gone meanwhile
+            partition.check_leader()
+            if flight.acks == ACKS_ALL:
+                partition.check_in_sync()
+            check_answer(answered, flight.request.version)
+            return self._append_to(partition, answered.number)
+        except KafkaError as error:
+            return failed_produce(self._index, error, partition)
+        except StorageError as error:
+            flight.parts.fail_storage(error)
+            return PartitionProduced(self._index, ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def _append_to(
+        self, partition: Partition, number: int
+    ) -> PartitionProduced | StoredBatch | Unsettled:
+        flight, header = self._flight, self._header
+        producers = partition.log.producers
+        match judge(producers, header, self._question, number):
+            case Membership.APPEND:
+                self._check_first_sequence(partition)
+                return append_batch(flight, partition, self._records, header)
+            case Membership.HELD_UP:
+                raise KafkaError(
+                    ErrorCode.NOT_ENOUGH_REPLICAS,
+                    f"the marker of an earlier transaction of producer id {header.producer_id} is missing on "
+                    f"{partition.name}",
+                )
+        if self._asked >= QUESTIONS_MAX:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"transactions of producer id {header.producer_id} have ended on {partition.name} while their "
+                f"coordinator was asked",
+            )
+        question = question_about(producers, header)
+        if question is None:
+            return append_batch(flight, partition, self._records, header)
+        self.ask(partition, question)
+        return self
+
+    def _check_first_sequence(self, partition: Partition) -> None:
+        """Raises `KafkaError` 45 for a batch from the middle of what an unknown producer has sent: it would leave a gap."""
+        header = self._header
+        is_first = header.base_sequence == 0 or partition.log.producers.get(header.producer_id)
+        if self._flight.request.version >= ADDS_FROM and not is_first:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer id {header.producer_id} is not known on {partition.name} and must start at sequence 0, "
+                f"not {header.base_sequence}",
+            )
+
+
+def check_answer(answered: TransactionAnswered, version: int) -> None:
+    """Raises `KafkaError` with the code that this version of Produce gets, unless the coordinator has said yes."""
+    code = answered.error_code
+    if code is ErrorCode.NONE:
+        (code,) = answered.partition_codes
+    if code is ErrorCode.NONE:
+        return
+    found = produce_code(code, version)
+    message = f"the coordinator of the transactional id has answered {code.name}"
+    raise KafkaError(found, message)
+
+
+def produce_code(code: ErrorCode, version: int) -> ErrorCode:
+    """The code of a produce request of this version for a coordinator's code, as the table above lists it."""
+    if code is ErrorCode.CONCURRENT_TRANSACTIONS and version >= ADDS_FROM:
+        return code
+    if code in _RETRIED:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < KNOWS_ABORTABLE_FROM:
+        return ErrorCode.INVALID_TXN_STATE
+    return code
