@@ -35,11 +35,13 @@ def open_segments(opening: LogOpening) -> Segments:
     if not bases:
         return Segments([_first_segment(opening)])
     ends = [*bases[1:], OFFSET_MAX]
+    aborting = {file.offset for file in files if file.suffix == paths.TRANSACTION_INDEX}
     return Segments(
         [
             Segment.open(fs, directory, base, opening.config, end)
             for base, end in zip(bases, ends, strict=True)
-        ]
+        ],
+        aborting.intersection(bases),
     )
 
 

@@ -269,7 +269,7 @@ class Log:
                 effect = effect or effect_of(header, None)
                 aborted = self.producers.put_transactional(after, header, base_offset, effect)
                 if aborted is not None:
-                    segment.indexes.note_aborted(aborted)
+                    self._segments.note_aborted(segment, aborted)
             else:
                 self.producers.put(producer_id, after)
         return _new(Appended, (base_offset, last_offset, timestamp, log_append_time))
@@ -325,7 +325,7 @@ class Log:
             replayed = replay_batch(self.producers, one.header, one.marker, now_ms)
             epochs_moved_back += replayed.epoch_moved_back
             if replayed.aborted is not None:
-                segment.indexes.note_aborted(replayed.aborted)
+                self._segments.note_aborted(segment, replayed.aborted)
         return epochs_moved_back
 
     def _writable(
@@ -414,13 +414,11 @@ class Log:
         Each has its marker at or after `start`, and a first offset below `end`.
         """
         found: list[ClosedTransaction] = []
-        for segment in self._segments.from_offset(start):
-            index = segment.indexes.aborted
-            if index:
-                ranges = index.find(start, end)
-                found += ranges.transactions
-                if ranges.is_complete:
-                    break
+        for segment in self._segments.aborting_from(start):
+            ranges = segment.indexes.aborted.find(start, end)
+            found += ranges.transactions
+            if ranges.is_complete:
+                break
         return found
 
     def aborted_in(self, records: Buffer, end_offset: int) -> list[tuple[int, int]]:
@@ -428,6 +426,8 @@ class Log:
 
         `records` are whole batches below `end_offset`, as `read` returned them.
         """
+        if not self._segments.aborting:
+            return []
         start = read_header(records).base_offset
         if not self.config.is_compacted:  # else some of what lies between was left out
             indexes = self._segments.holding(start).indexes

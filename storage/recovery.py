@@ -233,7 +233,7 @@ def _scan_segment(opening: LogOpening, recovered: Recovered, segment: Segment) -
             # Where the transaction began is known from the file alone.
             aborted = next((one for one in known if one.last_offset == header.last_offset), None)
         if aborted is not None:
-            segment.indexes.note_aborted(aborted)
+            recovered.segments.note_aborted(segment, aborted)
         if header.partition_leader_epoch > latest_epoch:
             latest_epoch = header.partition_leader_epoch
             epochs.assign(latest_epoch, end)  # before a hole, as when the batch was appended

@@ -2,16 +2,18 @@
 
 Invariant: base offsets rise strictly, and each segment but the last ends where the next begins.
 Invariant: there is always at least one; the last is the active one, which is appended to.
+Invariant: every segment with aborted transactions is in `aborting`, so that a look-up asks no other one.
 
 Called by `log.py` and its kin. Knows nothing of files.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from echoless.storage.producers.open_transactions import ClosedTransaction
 from echoless.storage.segment import Segment
 
 _INDEXES_LOADED_MAX: Final = 4
@@ -21,15 +23,18 @@ _INDEXES_LOADED_MAX: Final = 4
 class Segments:
     """An ordered, never empty list of segments."""
 
-    __slots__ = ("_bases", "_recent", "_segments", "active")
+    __slots__ = ("_bases", "_recent", "_segments", "aborting", "active")
 
-    def __init__(self, segments: list[Segment]) -> None:
+    def __init__(self, segments: list[Segment], aborting: Iterable[int] = ()) -> None:
+        """`aborting`: base offsets of those that have a file of aborted transactions."""
         assert segments, "a log has at least one segment"
         self._segments = segments
         self._recent: list[Segment] = []
         """Closed segments whose indexes readers have loaded, at most `_INDEXES_LOADED_MAX`."""
         self._bases = [segment.base_offset for segment in segments]
         self.active = segments[-1]
+        self.aborting = sorted(aborting)
+        """Base offsets of the segments that may have aborted transactions: none in nearly all logs."""
         self._check()
 
     def __len__(self) -> int:
@@ -74,6 +79,20 @@ class Segments:
         """The segment that holds `offset` and all after it."""
         return self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]
 
+    def aborting_from(self, offset: int) -> Iterator[Segment]:
+        """Yields the segments that may have aborted transactions, from the one that holds `offset` on."""
+        aborting = self.aborting
+        base_offset = self.holding(offset).base_offset
+        for place in range(bisect_left(aborting, base_offset), len(aborting)):
+            yield self.holding(aborting[place])
+
+    def note_aborted(self, segment: Segment, aborted: ClosedTransaction) -> None:
+        """Adds a transaction whose marker is in this segment, after all others of it."""
+        segment.indexes.note_aborted(aborted)
+        place = bisect_left(self.aborting, segment.base_offset)
+        if self.aborting[place : place + 1] != [segment.base_offset]:
+            self.aborting.insert(place, segment.base_offset)
+
     def add(self, segment: Segment) -> None:
         """Appends a segment, which becomes the active one."""
         self._segments.append(segment)
@@ -105,6 +124,7 @@ class Segments:
         self._segments = [segment]
         self._bases = [segment.base_offset]
         self._recent.clear()
+        self.aborting.clear()
         self.active = segment
 
     def replace(self, old: Sequence[Segment], new: Segment) -> None:
@@ -117,12 +137,17 @@ class Segments:
         assert new.next_offset == old[-1].next_offset
         self._segments[first:end] = [new]
         self._bases[first:end] = [new.base_offset]
+        are_aborting = any(segment.base_offset in self.aborting for segment in old)
         for segment in old:
             self._forget(segment)
+        if are_aborting:
+            self.aborting.insert(bisect_left(self.aborting, new.base_offset), new.base_offset)
 
     def _forget(self, segment: Segment) -> Segment:
         if segment in self._recent:
             self._recent.remove(segment)
+        if segment.base_offset in self.aborting:
+            self.aborting.remove(segment.base_offset)
         return segment
 
     def _check(self) -> None:

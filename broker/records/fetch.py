@@ -14,7 +14,7 @@ Called by the Fetch handlers of both ports. Knows nothing of requests and respon
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Sequence
 from typing import Final
 
 from echoless.broker.network.request import Peer
@@ -136,7 +136,7 @@ class FetchPass:
             if last_epoch >= 0:
                 diverging = _diverging_epoch(partition, offset, last_epoch)
             records = b""
-            aborted: list[tuple[int, int]] = []
+            aborted: Sequence[tuple[int, int]] = ()
             if diverging is None:
                 end = stable if self._is_read_committed else partition.high_watermark
                 found = self._records(partition.log, offset, end, bytes_max)

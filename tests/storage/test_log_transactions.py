@@ -24,10 +24,13 @@ from echoless.protocol.record_batch import (
     seal_batch,
     walk,
 )
+from echoless.storage import segment_indexes
 from echoless.storage.append_origin import AppendOrigin
 from echoless.storage.appended import Appended
+from echoless.storage.file_system import FileSystem
 from echoless.storage.log_config import LogConfig
 from echoless.storage.producers.snapshot import decode_snapshot, encode_snapshot
+from echoless.storage.transaction_index import TransactionIndex
 from tests.storage.log_workload import make_batch, read_all
 from tests.storage.one_log import DIRECTORY, NOW_MS, OneLog
 
@@ -395,3 +398,56 @@ def test_a_producer_in_a_transaction_does_not_count_for_its_owner() -> None:
     marker = build_marker(EndMarker(MarkerType.COMMIT, 0), 1, 0, NOW_MS)
     one.log.append(marker, read_header(marker), 0, NOW_MS, origin=COORDINATOR)
     assert sorted(found for found, _ in one.log.producers.items()) == [1, 14]
+
+
+def test_a_look_up_asks_only_segments_with_aborted_transactions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever the number of other segments, and also when the log has just been opened."""
+    history = Transactions()
+    log = history.one.log
+    for _ in range(40):
+        history.write_plain(0)
+        log.roll(NOW_MS)
+    records = log.read(0, 1, log.log_end_offset)
+    history.one.close_and_open()
+    asked: list[int] = []
+    read = segment_indexes.read_transaction_index
+
+    def noted(fs: FileSystem, directory: str, base_offset: int) -> TransactionIndex:
+        asked.append(base_offset)
+        return read(fs, directory, base_offset)
+
+    monkeypatch.setattr(segment_indexes, "read_transaction_index", noted)
+    log = history.one.log
+    assert log.aborted_in(records, log.log_end_offset) == []
+    assert asked == []
+    history.write(1, 1)
+    history.end(1, MarkerType.ABORT)
+    log.roll(NOW_MS)
+    history.write_plain(0)
+    log.roll(NOW_MS)
+    log.flush()
+    for opened in (log, history.one.close_and_open()):
+        asked.clear()
+        (found,) = opened.aborted_transactions(0, opened.log_end_offset)
+        assert (found.first_offset, found.last_offset) == (40, 41)
+        assert set(asked) <= {40}
+
+
+def test_segments_that_are_gone_are_not_asked() -> None:
+    """Neither those that retention has removed, nor those above a cut."""
+    history = Transactions()
+    log = history.one.log
+    for _ in range(4):
+        history.write(1, 1)
+        history.end(1, MarkerType.ABORT)
+        log.roll(NOW_MS)
+    log.flush()
+    log.truncate_to(6)
+    assert [one.first_offset for one in log.aborted_transactions(0, 6)] == [0, 2, 4]
+    log.advance_log_start(4)
+    assert log.delete_old_segments(NOW_MS) == 2
+    assert log.first_offset == 4
+    assert [one.first_offset for one in log.aborted_transactions(4, 6)] == [4]
+    assert [one.first_offset for one in log.aborted_transactions(0, 6)] == [4]
