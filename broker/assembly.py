@@ -7,7 +7,6 @@ its own process: tests, the simulator, benchmarks. Some parts depend on what a s
 
 from __future__ import annotations
 
-import itertools
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -20,7 +19,7 @@ from echoless.broker.cluster.membership import ClusterMembership
 from echoless.broker.cluster.metadata_rows import MetadataRows
 from echoless.broker.cluster.stand_alone import StandAlone
 from echoless.broker.cluster.topics import Topics
-from echoless.broker.config.internal_topics import CONSUMER_OFFSETS
+from echoless.broker.config.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from echoless.broker.config.listener_names import ADMIN, NATIVE
 from echoless.broker.config.loading import Config, LogFlush
 from echoless.broker.config.security import SecurityProtocol
@@ -46,6 +45,8 @@ from echoless.broker.records.markers import MarkerWriter
 from echoless.broker.services import Services
 from echoless.broker.state_topics.append_parts import AppendParts
 from echoless.broker.state_topics.topic import StateTopic
+from echoless.broker.transactions.service import TransactionService
+from echoless.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from echoless.broker.admin.server import AdminServer
@@ -54,7 +55,9 @@ if TYPE_CHECKING:
     from echoless.broker.authentication.tls import BrokerTls
     from echoless.broker.network.tls_acceptor import TlsSettings
     from echoless.broker.replication.peers import Peers
+    from echoless.broker.transactions.marker_sender import MarkerSender
     from echoless.protocol.native.admin_read import AdminRead
+    from echoless.protocol.native.transactions import MarkerCodes, TransactionMarker
 
 
 def new_broker(
@@ -72,7 +75,7 @@ def new_broker(
     metrics = Metrics()
     decisions = Decisions(metrics)
     faults = faults_class(config, environment, decisions)
-    wiring = Wiring(_new_membership, _new_groups, _new_services)
+    wiring = Wiring(_new_membership, _new_groups, _new_transactions, _new_services)
     return Broker(
         config,
         faults.environment,
@@ -89,7 +92,6 @@ def new_broker(
 def new_servers(broker: Broker, listeners: Sequence[Listener]) -> list[Server]:
     """The servers of a broker that has started, one for each listener, which fault rules apply to."""
     kafka, native = KafkaDispatcher(broker.services), NativeDispatcher(broker.services)
-    connection_ids = itertools.count(1)
     rates = ConnectionRates(broker.config, broker.quotas)
     broker.settings.listen(rates.settings_changed)
     servers = [
@@ -101,7 +103,7 @@ def new_servers(broker: Broker, listeners: Sequence[Listener]) -> list[Server]:
             budget=broker.request_memory,
             unsent=broker.unsent_answers,
             metrics=broker.metrics,
-            connection_ids=connection_ids,
+            connection_ids=broker.connection_ids,
             all_open=broker.open_connections,
             tls=_tls_settings(broker, one.name),
             require_login=_required_login(broker, one.name),
@@ -245,6 +247,51 @@ def _new_groups(broker: Broker) -> GroupService:
     )
 
 
+def _new_transactions(broker: Broker) -> TransactionService:
+    if broker.config.zookeeper_hosts is not None:  # as for groups
+        for module in ("shard", "marker_sender"):
+            import_module(f"echoless.broker.transactions.{module}")
+    return TransactionService(
+        broker.config,
+        StateTopic(
+            TRANSACTION_STATE,
+            broker.registry,
+            broker.membership,
+            partial(_create_internal_topic, broker),
+        ),
+        AppendParts(
+            now_ms=broker.clock.steady_ms,
+            wall_ms=broker.clock.wall_ms,
+            fail_storage=broker.fail_storage,
+            metrics=broker.metrics,
+            timeout_s=broker.config.transaction_commit_timeout_ms / 1000,
+        ),
+        newest_connection=partial(next, broker.connection_ids),
+        next_producer_id=broker.producer_ids.wait_for_producer_id,
+        new_sender=partial(_new_marker_sender, broker),
+        version=lambda: broker.features.transaction_version,
+    )
+
+
+def _new_marker_sender(broker: Broker) -> MarkerSender:
+    from echoless.broker.transactions.marker_door import BrokerMarkerDoor
+    from echoless.broker.transactions.marker_sender import MarkerSender
+    from echoless.broker.transactions.partition_leaders import PartitionLeaders
+
+    write_here = partial(_write_markers, broker)
+    return MarkerSender(
+        PartitionLeaders(broker.tree, broker.registry, broker.membership),
+        BrokerMarkerDoor(broker.config.broker_id, broker.membership, write_here),
+    )
+
+
+async def _write_markers(broker: Broker, markers: Sequence[TransactionMarker]) -> MarkerCodes:
+    if broker.starting is not None:
+        message = "this broker is starting, and writes no markers yet"
+        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message)
+    return await broker.services.markers.write(markers)
+
+
 async def _create_internal_topic(broker: Broker, name: str) -> None:
     await broker.services.topics.create_internal(name)
 
@@ -304,6 +351,7 @@ def _new_services(broker: Broker) -> Services:
         ),
         producer_ids=broker.producer_ids,
         groups=broker.groups,
+        transactions=broker.transactions,
         metadata_rows=MetadataRows(broker.registry, broker.replicas, broker.membership),
         metrics=broker.metrics,
         clock=broker.clock,

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -55,6 +56,7 @@ from echoless.broker.partitions.topic_deletion import TopicDeletion
 from echoless.broker.quotas.quotas import Quotas
 from echoless.broker.records.record_thread import RecordThread
 from echoless.broker.services import Services
+from echoless.broker.transactions.service import TransactionService
 from echoless.broker.tree.node_tree import CoordinationError
 from echoless.broker.tree.patient_tree import PatientTree
 from echoless.protocol.errors import ErrorCode, KafkaError
@@ -83,6 +85,7 @@ class Wiring(NamedTuple):
 
     new_membership: Callable[[Broker], ClusterMembership]
     new_groups: Callable[[Broker], GroupService]
+    new_transactions: Callable[[Broker], TransactionService]
     new_services: Callable[[Broker], Services]
 
 
@@ -100,6 +103,7 @@ class Broker:
     topic_deletion: TopicDeletion
     housekeeping: Housekeeping
     groups: GroupService
+    transactions: TransactionService
     services: Services
     """The parts that requests may use; complete when `start` returns."""
 
@@ -130,6 +134,8 @@ class Broker:
         self.unsent_answers = UnsentAnswers(UNSENT_BYTES_MAX)
         self.open_connections = OpenConnections()
         """The addresses of the Kafka and native ports."""
+        self.connection_ids = itertools.count(1)
+        """Numbers of the connections to all ports, in the order in which they are accepted."""
         self.started_ms = environment.now_ms()
         self.partitions: Mapping[tuple[str, int], Partition] = {}
         """The partitions in `replicas`, by topic and index."""
@@ -199,6 +205,8 @@ class Broker:
         self.membership = self._wiring.new_membership(self)
         self.groups = self._wiring.new_groups(self)
         self.replicas.listen(self.groups)
+        self.transactions = self._wiring.new_transactions(self)
+        self.replicas.listen(self.transactions)
         self.registry.listen(self._on_topic_event)
         await self.membership.join(self._broker_info(endpoints))
         if self.config.zookeeper_hosts is not None:
@@ -333,6 +341,7 @@ class Broker:
 
     def _on_topic_event(self, event: TopicEvent) -> None:
         self.groups.on_topic_event(event)
+        self.transactions.on_topic_event(event)
         if isinstance(event, TopicDeleted):
             self.producer_ids.leave_block()
 
@@ -421,8 +430,7 @@ class Broker:
         self.record_thread.stop()
         await self.settings.close()
         await self.quotas.close()
-        if self._has("groups"):
-            await self.groups.close()
+        await self._close_coordinators()
         if self.access is not None:
             await self.access.close()
         if self.logins is not None:
@@ -443,6 +451,12 @@ class Broker:
             self.logs.close(
                 {**self.logs.high_watermarks, **held}, clock, run_all=self.environment.run_all
             )
+
+    async def _close_coordinators(self) -> None:
+        if self._has("groups"):
+            await self.groups.close()
+        if self._has("transactions"):
+            await self.transactions.close()
 
     async def end_session(self) -> None:
         """Ends this broker's session with the coordinator: other brokers see it leave."""

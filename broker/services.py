@@ -28,6 +28,7 @@ from echoless.broker.records.fetch_parts import FetchParts
 from echoless.broker.records.in_flight import ProduceParts
 from echoless.broker.records.markers import MarkerWriter
 from echoless.broker.records.record_thread import RecordThread
+from echoless.broker.transactions.service import TransactionService
 from echoless.broker.tree.node_tree import NodeTree
 from echoless.storage.file_system import StorageError
 
@@ -59,6 +60,8 @@ class Services:
     producer_ids: ProducerIds
     groups: GroupService
     """The consumer groups that this broker coordinates."""
+    transactions: TransactionService
+    """The transactional ids that this broker coordinates."""
     features: Features
     """The level of what the cluster may store."""
     metadata_rows: MetadataRows

@@ -24,8 +24,12 @@ def _milliseconds(value: int) -> datetime.timedelta:
     return datetime.timedelta(milliseconds=value)
 
 
-def _timestamp(value: int) -> datetime.datetime | None:
-    return None if value < 0 else _EPOCH + datetime.timedelta(milliseconds=value)
+def _timestamp(value: int) -> datetime.datetime:
+    return _EPOCH + datetime.timedelta(milliseconds=value)
+
+
+def _nullable_timestamp(value: int) -> datetime.datetime | None:
+    return None if value < 0 else _timestamp(value)
 
 
 _CONVERSIONS: dict[str, _Convert] = {
@@ -78,9 +82,17 @@ def _conversion(field: dataclasses.Field[Any]) -> _Convert:
     convert = (
         _unless_null(entity_builder(typing.cast("type[Any]", entity)))  # type: ignore[arg-type]
         if entity is not None
-        else _CONVERSIONS.get(field.metadata.get("kafka_type", ""), _unchanged)
+        else _plain_conversion(field)
     )
     return _for_each(convert) if is_array else convert
+
+
+def _plain_conversion(field: dataclasses.Field[Any]) -> _Convert:
+    """The conversion of one value; -1 is no time where a time may be missing, and else itself."""
+    kind = field.metadata.get("kafka_type", "")
+    if kind == "datetime_i64" and type(None) in typing.get_args(field.type):
+        return _nullable_timestamp
+    return _CONVERSIONS.get(kind, _unchanged)
 
 
 def _unchanged(value: Any) -> Any:

@@ -1,7 +1,7 @@
 """InitProducerId, read and packed by hand: kio would cost the first producer 10 ms.
 
 Layout by version: v2 is flexible; v3 adds the producer id and epoch that the client has; v4 and v5 are v3. The
-transaction timeout is skipped: there are no transactions. `tests/protocol/test_first_requests.py` compares
+transaction timeout is in ms. `tests/protocol/test_first_requests.py` compares
 every version with kio. Pure.
 """
 
@@ -24,6 +24,7 @@ _FLEXIBLE_FROM, _PRODUCER_FROM = 2, 3
 
 class InitProducerIdRequest(NamedTuple):
     transactional_id: str | None
+    timeout_ms: int = 0
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
 
@@ -31,7 +32,7 @@ class InitProducerIdRequest(NamedTuple):
 def _decode(version: int, frame: Frame, position: int) -> InitProducerIdRequest:
     flexible = version >= _FLEXIBLE_FROM
     transactional_id, position = nullable_string(frame, position, flexible=flexible)
-    _TIMEOUT.unpack_from(frame, position)
+    (timeout_ms,) = _TIMEOUT.unpack_from(frame, position)
     position += _TIMEOUT.size
     producer_id, producer_epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
     if version >= _PRODUCER_FROM:
@@ -39,7 +40,7 @@ def _decode(version: int, frame: Frame, position: int) -> InitProducerIdRequest:
         position += _PRODUCER.size
     if flexible:
         skip_tagged_fields(frame, position)
-    return InitProducerIdRequest(transactional_id, producer_id, producer_epoch)
+    return InitProducerIdRequest(transactional_id, timeout_ms, producer_id, producer_epoch)
 
 
 decode_init_producer_id_request: Final = refusing_cut_frames("init_producer_id", _decode)

@@ -36,6 +36,7 @@ DOORS: Final[Mapping[str, str]] = {
     "broker/groups/service.py": "consumer groups: the first request",
     "broker/transactions/service.py": "transactions: the first leadership of a part of __transaction_state",
     "broker/handlers/gate.py": "quotas: the first one",
+    "broker/handlers/init_producer_id.py": "transactions: the first transactional id",
     "broker/handlers/merged_responses.py": "kio: the first response that is merged",
     "broker/metadata/config_nodes.py": "urllib.parse: a quota or user whose name needs escapes",
     "broker/network/server.py": "OpenSSL: a listener with TLS",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from echoless.broker.config.feature_levels import SERVES_TRANSACTIONS
 from echoless.protocol.api_versions import decode_api_versions_request
 from echoless.protocol.fetch_request import decode_fetch_request
 from echoless.protocol.init_producer_id import decode_init_producer_id_request
@@ -20,7 +21,7 @@ from echoless.protocol.offset_commit import decode_offset_commit_request
 from echoless.protocol.produce_request import decode_produce_request
 from echoless.protocol.registry import Api
 
-APIS: Final = (
+_ALWAYS: Final = (
     Api(
         key=0,
         name="produce",
@@ -122,10 +123,22 @@ APIS: Final = (
     Api(key=68, name="consumer_group_heartbeat", version_min=0, version_max=1, flexible_from=0),
     Api(key=69, name="consumer_group_describe", version_min=0, version_max=1, flexible_from=0),
 )
+TRANSACTION_APIS: Final = (
+    Api(key=24, name="add_partitions_to_txn", version_min=0, version_max=5, flexible_from=3),
+    Api(key=25, name="add_offsets_to_txn", version_min=0, version_max=4, flexible_from=3),
+    Api(key=26, name="end_txn", version_min=0, version_max=5, flexible_from=3),
+    Api(key=65, name="describe_transactions", version_min=0, version_max=0, flexible_from=0),
+    Api(key=66, name="list_transactions", version_min=0, version_max=2, flexible_from=0),
+)
+"""The APIs of transactions: served, and listed, once `SERVES_TRANSACTIONS`."""
+APIS: Final[tuple[Api, ...]] = tuple(
+    sorted((*_ALWAYS, *(TRANSACTION_APIS if SERVES_TRANSACTIONS else ())), key=lambda api: api.key)
+)
 API_BY_KEY: Final = {api.key: api for api in APIS}
 API_BY_NAME: Final = {api.name: api for api in APIS}
+_DECLARED: Final[dict[str, Api]] = {api.name: api for api in (*APIS, *TRANSACTION_APIS)}
 
 
 def declared(module: str) -> Api:
     """The API that a module of this room serves."""
-    return API_BY_NAME[module.rpartition(".")[2]]
+    return _DECLARED[module.rpartition(".")[2]]

@@ -1,9 +1,9 @@
-"""FindCoordinator (10), versions 0-6: the broker that coordinates a group, an error for transactions.
+"""FindCoordinator (10), versions 0-6: the broker that coordinates a group, or a transactional id.
 
-A group's coordinator leads its partition of `__consumer_offsets`, which is created here if it is missing. A
-transactional producer gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one error of this API that every client
-treats as fatal. v1: kinds of keys. v3: flexible. v4 (KIP-699) asks for several keys at once. v5: no change. v6
-(KIP-932): keys of share groups, which are refused.
+It leads the partition of `__consumer_offsets`, or of `__transaction_state`, that the name chooses; the topic is created here if
+it is missing. Where transactions are not served, a transactional producer gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one
+error of this API that every client treats as fatal. v1: kinds of keys. v3: flexible. v4 (KIP-699) asks for several keys at once.
+v5: no change. v6 (KIP-932): keys of share groups, which are refused.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import echoless.broker.groups.shard  # noqa: F401 - begins on the loop when the topic is created; this file is imported in a thread
+import echoless.broker.groups.shard  # begins on the loop when the topic is created; this file is imported in a thread
+import echoless.broker.transactions.marker_sender
+import echoless.broker.transactions.shard  # noqa: F401 - the same
 from echoless.broker.cluster.addresses import client_addresses
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
@@ -28,6 +30,7 @@ from echoless.protocol.typed_requests import typed
 if TYPE_CHECKING:
     from echoless.broker.authorization.access import Rights
     from echoless.broker.services import Services
+    from echoless.broker.state_topics.topic import StateTopic
 
 API = declared(__name__)
 
@@ -51,17 +54,25 @@ class FindCoordinatorRequest(NamedTuple):
 def handle(request: Request, services: Services) -> Outcome:
     """The coordinator of each key, or the reason why there is none."""
     body = typed(FindCoordinatorRequest, request.body)
-    if body.key_type == _GROUP and services.groups.topic.partition_count is None:
-        return _create_and_answer(request, body, services)
+    topic = _topic_of(body.key_type, services)
+    if topic is not None and topic.partition_count is None:
+        return _create_and_answer(request, body, topic, services)
     return _answer(request, body, services)
 
 
+def _topic_of(key_type: int, services: Services) -> StateTopic | None:
+    """The internal topic that decides about this kind of keys; None if there is none."""
+    if key_type == _TRANSACTION and services.features.transaction_version:
+        return services.transactions.topic
+    return services.groups.topic if key_type == _GROUP else None
+
+
 async def _create_and_answer(
-    request: Request, body: FindCoordinatorRequest, services: Services
+    request: Request, body: FindCoordinatorRequest, topic: StateTopic, services: Services
 ) -> Answer:
     try:
         if await _is_any_allowed(request, body, services):
-            await services.groups.topic.until_created()
+            await topic.until_created()
     except KafkaError:
         pass  # each key is answered that there is no coordinator
     answer = _answer(request, body, services)
@@ -74,7 +85,7 @@ async def _is_any_allowed(
     rights = rights_of(request, services)
     keys = body.coordinator_keys if request.version >= _KEYS_FROM else (body.key,)
     for count, key in enumerate(keys):
-        if may(rights, AclOperation.DESCRIBE, ResourceType.GROUP, key):
+        if may(rights, AclOperation.DESCRIBE, _RESOURCE_TYPES[body.key_type], key):
             return True
         if count % _JUDGED_AT_ONCE == 0:
             await asyncio.sleep(0)
@@ -112,6 +123,8 @@ def _check(rights: Rights | None, key_type: int, key: str) -> None:
 def coordinator(key_type: int, key: str, services: Services) -> int:
     """The broker that coordinates the key. Raises `KafkaError`."""
     if key_type == _TRANSACTION:
+        if services.features.transaction_version:
+            return services.transactions.coordinator_of(key)
         raise KafkaError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
             "transactions are not served; use an idempotent producer without a transactional id",

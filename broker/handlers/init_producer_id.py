@@ -1,10 +1,11 @@
-"""InitProducerId (22), versions 0-5: a new producer id with epoch 0.
+"""InitProducerId (22), versions 0-5: a new producer id with epoch 0; of a transactional id the identity of its session.
 
 v2 flexible; v3 (KIP-360) the client may name its old id and epoch, which only matters to
 transactions; v4 PRODUCER_FENCED and v5 TRANSACTION_ABORTABLE are for transactions too. Without a
-transactional id every call gets a new id, from the block this broker has claimed.
+transactional id every call gets a new id, from the block this broker has claimed; with one its coordinator decides
+(`coordinators/transactions/initialisations.py`).
 
-Transactions are not supported: a transactional id is refused with an error that clients never retry.
+Where transactions are not served, a transactional id is refused with an error that clients never retry.
 """
 
 from __future__ import annotations
@@ -33,15 +34,18 @@ if TYPE_CHECKING:
     from echoless.broker.authentication.producer_binding import ProducerBinding
     from echoless.broker.authorization.access import Rights
     from echoless.broker.services import Services
+    from echoless.coordinators.transactions.answers import TransactionAnswer
 
 API = declared(__name__)
+
+_FENCED_FROM = 4
 
 
 def handle(request: Request, services: Services) -> Outcome:
     """The next producer id; waits only while the next block is still being claimed."""
     body: InitProducerIdRequest = request.body
     if body.transactional_id:
-        return _answer(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return _init_transactional_id(request, body, services)
     if body.transactional_id == "" or (body.producer_id == NO_PRODUCER_ID) != (
         body.producer_epoch == NO_PRODUCER_EPOCH
     ):
@@ -50,6 +54,26 @@ def handle(request: Request, services: Services) -> Outcome:
     if isinstance(issued, int):
         return _answer(request, ErrorCode.NONE, issued, 0)
     return _answer_later(request, issued)
+
+
+def _init_transactional_id(
+    request: Request, body: InitProducerIdRequest, services: Services
+) -> Outcome:
+    """The identity that the id's coordinator gives; where transactions are not served, an error that no client retries."""
+    if not services.features.transaction_version:
+        return _answer(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    from echoless.broker.handlers.group_answers import packed
+    from echoless.broker.handlers.transaction_rows import code_of_version
+    from echoless.coordinators.transactions.requests import InitTransactionalId
+
+    assert body.transactional_id is not None
+    asked = InitTransactionalId(body.timeout_ms, body.producer_id, body.producer_epoch)
+
+    def pack(answer: TransactionAnswer) -> bytes:
+        code = code_of_version(answer.error_code, request.version, fenced_from=_FENCED_FROM)
+        return _answer(request, code, answer.producer_id, answer.producer_epoch)
+
+    return packed(services.transactions.ask(body.transactional_id, asked), pack)
 
 
 def next_producer_id(services: Services, peer: Peer) -> int | Awaitable[int]:

@@ -13,11 +13,13 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from echoless.broker.config import feature_levels
 from echoless.broker.config.feature_levels import (
     FEATURE,
     GROUP_FEATURE,
     LEVEL_MAX,
     LEVEL_MIN,
+    TRANSACTION_FEATURE,
     check_topic,
     has_internal_topics,
     supported_level,
@@ -130,13 +132,23 @@ class Features:
         """Raises `KafkaError` for what a topic cannot have at this level (`feature_levels.py`)."""
         check_topic(self.level, self._topics, name, overrides)
 
+    @property
+    def transaction_version(self) -> int:
+        """The generation of transactions that all brokers serve; 0 for none."""
+        return feature_levels.transaction_version(self.level)
+
     def rows(self) -> tuple[Feature, ...]:
         """The features that ApiVersions announces."""
         groups = int(has_internal_topics(self.level, self._topics))
-        return (
+        rows = (
             Feature(FEATURE, LEVEL_MIN, LEVEL_MAX, self.level),
             Feature(GROUP_FEATURE, 0, 1, groups),
         )
+        if not feature_levels.SERVES_TRANSACTIONS:
+            return rows
+        newest = feature_levels.TRANSACTION_VERSION_MAX
+        transactions = Feature(TRANSACTION_FEATURE, 0, newest, self.transaction_version)
+        return (*rows, transactions)
 
     async def _is_new_cluster(self) -> bool:
         """Whether nothing in the tree can be of an older release."""

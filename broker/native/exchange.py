@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from echoless.broker.native import (
+    add_or_verify,
     admin_read,
     await_topic,
     fetch,
@@ -57,7 +58,7 @@ from echoless.protocol.native.admin_read import AdminRead
 from echoless.protocol.native.codec import locate_fields
 from echoless.protocol.native.fields import Fields
 from echoless.protocol.native.replica_session import ReplicaWake, read_replica_fetch
-from echoless.protocol.native.transactions import WriteMarkers
+from echoless.protocol.native.transactions import AddOrVerify, WriteMarkers
 from echoless.protocol.produce import PartitionProduced
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ HANDLERS: Final[Handlers] = {
     "replica_snapshot": (replication.ReplicaSnapshot.read, replica_snapshot.handle),
     "await_topic": (replication.AwaitTopic.read, await_topic.handle),
     "note_tree": (replication.NoteTree.read, note_tree.handle),
+    "add_or_verify": (AddOrVerify.read, add_or_verify.handle),
     "write_markers": (WriteMarkers.read, write_markers.handle),
     "admin_read": (AdminRead.read, admin_read.handle),
 }

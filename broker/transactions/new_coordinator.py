@@ -7,12 +7,18 @@ from echoless.coordinators.transactions.config import TransactionConfig
 from echoless.coordinators.transactions.coordinator import TransactionCoordinator
 
 
-def new_coordinator(config: Config, elected_connection: int) -> TransactionCoordinator:
-    """A coordinator without ids. `elected_connection`: the newest connection when this broker was elected."""
+def new_coordinator(
+    config: Config, elected_connection: int, version: int
+) -> TransactionCoordinator:
+    """A coordinator without ids. `elected_connection`: the newest connection when this broker was elected.
+
+    `version`: the generation of the protocol that all brokers serve; what the coordinator decides by itself follows it.
+    """
     return TransactionCoordinator(
         TransactionConfig(
             transaction_max_timeout_ms=config.transaction_max_timeout_ms,
             transactional_id_expiration_ms=config.transactional_id_expiration_ms,
+            transaction_version=version,
         ),
         elected_connection,
     )

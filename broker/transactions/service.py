@@ -19,14 +19,13 @@ from echoless.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from echoless.broker.state_topics.append_parts import AppendParts
     from echoless.broker.state_topics.held_requests import Answered
-    from echoless.broker.transactions.marker_queue import MarkerDoor
     from echoless.broker.transactions.marker_sender import MarkerSender
-    from echoless.broker.transactions.partition_leaders import PartitionLeaders
     from echoless.broker.transactions.shard import TransactionShard
     from echoless.coordinators.transactions.answers import TransactionAnswer
     from echoless.coordinators.transactions.coordinator import TransactionCoordinator
     from echoless.coordinators.transactions.requests import TransactionRequest
     from echoless.coordinators.transactions.state import TransactionalIdState
+    from echoless.protocol.native.transactions import TransactionAnswered, TransactionAsk
     from echoless.protocol.state_records.transaction_records import TransactionValue
 
 
@@ -41,20 +40,20 @@ class TransactionService(Shards["TransactionShard"]):
         *,
         newest_connection: Callable[[], int],
         next_producer_id: Callable[[], Awaitable[int]],
-        new_leaders: Callable[[], PartitionLeaders],
-        door: MarkerDoor,
+        new_sender: Callable[[], MarkerSender],
+        version: Callable[[], int],
     ) -> None:
-        """`newest_connection`: a number above those of all connections so far; `door`: the way to partitions' leaders.
+        """`newest_connection`: a number above those of all connections so far; `version`: the generation that all brokers serve.
 
-        `next_producer_id` raises `KafkaError` or `ProducerIdBlockError` if there is none. `new_leaders` is called with the first shard.
+        `next_producer_id` raises `KafkaError` or `ProducerIdBlockError` if there is none. `new_sender` is called with the first shard.
         """
         super().__init__(topic)
         self._config = config
         self._appends = appends
         self._newest_connection = newest_connection
         self._next_producer_id = next_producer_id
-        self._new_leaders = new_leaders
-        self._door = door
+        self._new_sender = new_sender
+        self._version = version
         self._markers: MarkerSender | None = None
 
     # --- requests ---
@@ -72,6 +71,14 @@ class TransactionService(Shards["TransactionShard"]):
         if shard is None:
             return TransactionAnswer(ErrorCode.NOT_COORDINATOR)
         return shard.ask(IdRequest(transactional_id, request))
+
+    async def answer(self, ask: TransactionAsk) -> TransactionAnswered:
+        """Answers a leader, of this broker or of another: adds partitions to a transaction, or looks at it."""
+        from echoless.broker.transactions.leaders_question import answered_to_leader, request_of
+
+        answered = self.ask(ask.transactional_id, request_of(ask))
+        answer = await answered if isinstance(answered, Awaitable) else answered
+        return answered_to_leader(ask, answer)
 
     def look_at(self, transactional_id: str) -> TransactionalIdState | ErrorCode:
         """The state of an id, or the reason why there is none: TRANSACTIONAL_ID_NOT_FOUND, or an error of the coordinator."""
@@ -101,11 +108,10 @@ class TransactionService(Shards["TransactionShard"]):
     # --- shards ---
 
     def new_shard(self, partition: Partition) -> TransactionShard:
-        from echoless.broker.transactions.marker_sender import MarkerSender
         from echoless.broker.transactions.shard import TransactionShard, TransactionShardParts
 
         if self._markers is None:
-            self._markers = MarkerSender(self._new_leaders(), self._door)
+            self._markers = self._new_sender()
         parts = TransactionShardParts(
             self._new_coordinator,
             self._appends,
@@ -119,7 +125,7 @@ class TransactionService(Shards["TransactionShard"]):
     def _new_coordinator(self, elected_connection: int) -> TransactionCoordinator:
         from echoless.broker.transactions.new_coordinator import new_coordinator
 
-        return new_coordinator(self._config, elected_connection)
+        return new_coordinator(self._config, elected_connection, self._version())
 
     def on_topic_event(self, event: TopicEvent) -> None:
         """Sends markers again that wait for a topic's leaders; gives spare producer ids up when a topic is deleted."""

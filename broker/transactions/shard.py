@@ -59,7 +59,12 @@ class TransactionShard(Shard["TransactionCoordinator", IdRequest, TransactionAns
 
     def __init__(self, partition: Partition, parts: TransactionShardParts) -> None:
         self._shared = parts
-        self._elected_connection = parts.newest_connection()
+        self._elected_connection = 0
+        """The newest connection at the election: what older ones hold may have been answered by another coordinator."""
+        if (
+            partition.log.log_end_offset
+        ):  # else there was none, and a client goes on with the connection that it has
+            self._elected_connection = parts.newest_connection()
         self._topics_deleted = 0
         super().__init__(partition, parts.appends, parts.reload)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.state_records.transaction_records import (
@@ -11,6 +11,9 @@ from echoless.protocol.state_records.transaction_records import (
     TransactionPartition,
     TransactionValue,
 )
+
+NO_NUMBER: Final = -1
+"""The number of no transaction."""
 
 
 class TransactionAnswer(NamedTuple):
@@ -22,6 +25,8 @@ class TransactionAnswer(NamedTuple):
     producer_epoch: int = NO_PRODUCER_EPOCH
     abortable: frozenset[TransactionPartition] = frozenset()
     """Partitions of a `VerifyPartitions` that are not in the transaction (120)."""
+    number: int = NO_NUMBER
+    """The transaction that partitions were added to, or looked for in, counted by transactional id."""
 
 
 class Transition(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from echoless.coordinators.events import Now
-from echoless.coordinators.transactions.answers import DONE, TransactionAnswer, Transition
+from echoless.coordinators.transactions.answers import TransactionAnswer, Transition
 from echoless.coordinators.transactions.config import EPOCH_BUMP_VERSION
 from echoless.coordinators.transactions.requests import AddPartitions, VerifyPartitions
 from echoless.coordinators.transactions.transitions import joined
@@ -28,8 +28,9 @@ def decide_add(
     if code is not ErrorCode.NONE:
         return TransactionAnswer(code)
     if value.status is TransactionStatus.ONGOING and request.partitions <= value.partitions:
-        return DONE
-    return Transition(joined(value, request, now), DONE)
+        return TransactionAnswer(number=value.number)
+    changed = joined(value, request, now)
+    return Transition(changed, TransactionAnswer(number=changed.number))
 
 
 def verified(value: TransactionValue | None, request: VerifyPartitions) -> TransactionAnswer:
@@ -41,7 +42,8 @@ def verified(value: TransactionValue | None, request: VerifyPartitions) -> Trans
         code = ErrorCode.CONCURRENT_TRANSACTIONS
     if code is not ErrorCode.NONE:
         return TransactionAnswer(code)
-    return TransactionAnswer(abortable=request.partitions - value.partitions)
+    missing = request.partitions - value.partitions
+    return TransactionAnswer(abortable=missing, number=value.number)
 
 
 def _identity_error(

@@ -95,6 +95,9 @@ def by_kio(api: Api, version: int, body: bytes) -> Any:
     read = typed(APIS[api], entity)
     if isinstance(read, MetadataRequest) and read.topics is not None:
         return read._replace(topics=tuple(typed(WantedTopic, one) for one in read.topics))
+    if isinstance(read, InitProducerIdRequest):
+        timeout_ms = entity.transaction_timeout // datetime.timedelta(milliseconds=1)
+        return read._replace(timeout_ms=timeout_ms)
     return read
 
 

@@ -14,6 +14,7 @@ from echoless.broker.config.loading import Config, LogFlush
 from echoless.broker.metrics import Metrics
 from echoless.broker.state_topics.append_parts import AppendParts
 from echoless.broker.state_topics.shard_state import ShardState
+from echoless.broker.transactions.marker_sender import MarkerSender
 from echoless.broker.transactions.service import TransactionService
 from echoless.coordinators.transactions.answers import TransactionAnswer
 from echoless.coordinators.transactions.requests import (
@@ -65,8 +66,8 @@ class Coordinating:
             appends,
             newest_connection=lambda: self.newest_connection,
             next_producer_id=self._next_producer_id,
-            new_leaders=lambda: leaders,
-            door=self.door,
+            new_sender=lambda: MarkerSender(leaders, self.door),
+            version=lambda: 2,
         )
 
     async def _next_producer_id(self) -> int:

@@ -177,7 +177,7 @@ async def test_a_leader_may_look_at_a_transaction(one: Coordinating) -> None:
     """A partition that was not added is named."""
     identity = await one.begin(0)
     asked = VerifyPartitions(*identity, frozenset({place(0), place(1)}))
-    assert await one.ask(asked) == TransactionAnswer(abortable=frozenset({place(1)}))
+    assert await one.ask(asked) == TransactionAnswer(abortable=frozenset({place(1)}), number=1)
 
 
 async def test_every_id_is_listed_with_its_state(one: Coordinating) -> None:

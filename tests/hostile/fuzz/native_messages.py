@@ -143,6 +143,20 @@ _MESSAGES: dict[str, _Fields] = {
         "broker_id": v.rng.choice((0, 1, 2)),
         "transactions": [_marker(v) for _ in range(v.rng.randint(0, 2))],
     },
+    "add_or_verify": lambda v: {
+        "broker_id": v.integer("broker_id", 32),
+        "transactions": [
+            {
+                "transactional_id": v.text("transactional_id"),
+                "producer_id": v.integer("producer_id", 64),
+                "producer_epoch": v.integer("producer_epoch", 16),
+                "is_add": v.rng.random() < 0.5,
+                "client_version": v.rng.choice((0, 2)),
+                "partitions": [[v.text("topic"), v.topic_id().bytes, v.integer("partition", 32)]],
+            }
+            for _ in range(v.rng.randint(0, 2))
+        ],
+    },
     "admin_read": lambda v: {
         "name": v.rng.choice(("overview", "producers", "events", v.text("name"))),
         "query": {v.text("query"): v.text("value")},

@@ -1,0 +1,106 @@
+"""Requests about transactions that ACLs do not allow: the codes, and what is left out."""
+
+from __future__ import annotations
+
+import pytest
+
+from echoless.protocol.acl import AclOperation
+from echoless.protocol.errors import ErrorCode
+from tests.broker.handlers.one_transaction import (
+    ID,
+    add,
+    begin,
+    describe,
+    end,
+    find,
+    init,
+    serve_transactions,
+)
+from tests.support.acls import GROUP, TRANSACTIONAL_ID, AclEditor
+from tests.support.raw_client import RawConnection
+
+WRITE, READ, DESCRIBE = AclOperation.WRITE, AclOperation.READ, AclOperation.DESCRIBE
+NONE = ErrorCode.NONE
+DENIED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+@pytest.fixture(autouse=True)
+def _served(monkeypatch: pytest.MonkeyPatch) -> None:
+    serve_transactions(monkeypatch)
+
+
+@pytest.fixture
+async def kafka(kafka: RawConnection, acls: AclEditor) -> RawConnection:
+    """A client that may do all with the id `orders`."""
+    await acls.allow(WRITE, ID, resource_type=TRANSACTIONAL_ID)
+    return kafka
+
+
+async def test_another_id_is_denied_in_each_api(kafka: RawConnection) -> None:
+    """53, whatever the id's state; nothing is created for it."""
+    identity = (7, 0)
+    assert (await find(kafka, name="other")).error_code == DENIED
+    assert (await init(kafka, name="other")).error_code == DENIED
+    assert await add(kafka, identity, {"t": (0,)}, name="other") == {("t", 0): DENIED}
+    assert (await end(kafka, identity, name="other")).error_code == DENIED
+    (row,) = await describe(kafka, "other")
+    assert row.error_code == DENIED
+
+
+async def test_a_topic_that_may_not_be_written_is_not_added(
+    kafka: RawConnection, acls: AclEditor
+) -> None:
+    """29, and the others are not tried."""
+    identity = await begin(kafka)
+    await acls.allow(WRITE, "t")
+    assert await add(kafka, identity, {"t": (0,), "u": (0,)}) == {
+        ("t", 0): ErrorCode.OPERATION_NOT_ATTEMPTED,
+        ("u", 0): ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }
+    assert await add(kafka, identity, {"t": (0,)}) == {("t", 0): NONE}
+    (row,) = await describe(kafka, ID)
+    assert [one.topic for one in row.topics] == ["t"]
+    await acls.revoke(WRITE, "t")
+    (row,) = await describe(kafka, ID)
+    assert row.topics == ()
+
+
+async def test_a_group_that_may_not_be_read_is_not_added(
+    kafka: RawConnection, acls: AclEditor
+) -> None:
+    """30."""
+    identity = await begin(kafka)
+    fields = {
+        "transactional_id": ID,
+        "producer_id": identity[0],
+        "producer_epoch": identity[1],
+        "group_id": "g",
+    }
+    answer = await kafka.call("add_offsets_to_txn", 3, **fields)
+    assert answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    await acls.allow(READ, "g", resource_type=GROUP)
+    assert (await kafka.call("add_offsets_to_txn", 3, **fields)).error_code == NONE
+
+
+async def test_what_brokers_of_kafka_send_needs_the_cluster(
+    kafka: RawConnection, acls: AclEditor
+) -> None:
+    """31 on top, for all transactions."""
+    answer = await kafka.call("add_partitions_to_txn", 4, transactions=())
+    assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    await acls.allow(AclOperation.CLUSTER_ACTION)
+    answer = await kafka.call("add_partitions_to_txn", 4, transactions=())
+    assert answer.error_code == NONE
+
+
+async def test_ids_that_may_not_be_described_are_not_listed(
+    kafka: RawConnection, acls: AclEditor
+) -> None:
+    """Nor does their number show."""
+    await begin(kafka)
+    filters = {"state_filters": (), "producer_id_filters": ()}
+    answer = await kafka.call("list_transactions", 0, **filters)
+    assert [row.transactional_id for row in answer.transaction_states] == [ID]
+    await acls.revoke(WRITE, ID, resource_type=TRANSACTIONAL_ID)
+    answer = await kafka.call("list_transactions", 0, **filters)
+    assert (answer.error_code, answer.transaction_states) == (NONE, ())
