@@ -15,6 +15,7 @@ from typing import Final
 from echoless.pipeline.exactly_once.errors import LedgerError
 from echoless.pipeline.exactly_once.ledger import BATCHES_KEPT
 from echoless.pipeline.exactly_once.ledger_files import LedgerFiles
+from echoless.pipeline.exactly_once.options import NEW_LEDGER
 
 VERSION: Final = 1
 _NAME: Final = re.compile(r"batch-(\d{20})\.json")
@@ -58,6 +59,21 @@ class BatchRecord:
                 f"{found['spark_partitions']} before: rows {happened} stored twice. Rerun the batch with "
                 "the number it had first, and fix that number from now on (repartition, or "
                 "the source's settings)"
+            )
+
+    def note(self) -> None:
+        """Notes that the ledger is in use, for batches without tasks."""
+        self._files.create(
+            f"{self._directory}/in-use.json", json.dumps({"version": VERSION}).encode()
+        )
+
+    def check_not_lost(self) -> None:
+        """Refuses a stream's batch above 0 if the ledger has no batch. Raises `LedgerError`."""
+        if self._query_id and self._batch_id and not self._files.list(self._directory):
+            raise LedgerError(
+                f"{self._what}: the ledger is empty, and the stream is at batch {self._batch_id}: the ledger was lost or "
+                "moved, and what this batch stored before would be stored twice. Bring it back; or, if this sink has "
+                f"not written this batch yet, set {NEW_LEDGER}=true"
             )
 
     def _read(self) -> dict[str, object]:

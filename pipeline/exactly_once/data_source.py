@@ -35,6 +35,11 @@ from echoless.pipeline.exactly_once.ledger import TaskLocation
 from echoless.pipeline.exactly_once.ledger_identity import identified, open_files
 from echoless.pipeline.exactly_once.options import CHECKPOINT_LOCATION, SinkOptions, read_options
 from echoless.pipeline.exactly_once.partition_writer import Attempted, write_partition
+from echoless.pipeline.exactly_once.query_mode import (
+    check_checkpoint,
+    check_options,
+    check_reports,
+)
 from echoless.pipeline.exactly_once.row_order import sort_rows
 
 FORMAT: Final = "echoless"
@@ -73,7 +78,10 @@ class ExactlyOnceDataSource(DataSource):
         schema: StructType,
         overwrite: bool,  # noqa: ARG002  Spark checks the output mode itself
     ) -> ExactlyOnceStreamWriter:
+        check_options(self.options)
         checkpoint = self.options.get(CHECKPOINT_LOCATION)
+        if checkpoint:
+            check_checkpoint(checkpoint)
         ledger = f"{checkpoint.rstrip('/')}/{LEDGER_DIRECTORY}" if checkpoint else None
         name = STREAM_NAME if ledger else None
         options = read_options(_plain(self.options), name=name, ledger=ledger)
@@ -101,6 +109,8 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
         location = TaskLocation(
             options.name, query_id, int(batch_id), context.partitionId(), self._run
         )
+        if not options.accepts_new_ledger:
+            _record(options, location).check_not_lost()
         return TaskMessage(_write(options, location, iterator))
 
     def commit(
@@ -108,6 +118,7 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
         messages: list[WriterCommitMessage | None],
         batchId: int,  # noqa: N803  Spark's name
     ) -> None:
+        check_reports(messages)
         _end(self._options, messages, batchId)
 
 
@@ -146,9 +157,10 @@ def _end(options: SinkOptions, messages: list[WriterCommitMessage | None], batch
     """
     attempted = [one.attempted for one in messages if isinstance(one, TaskMessage)]
     if not attempted:
+        BatchRecord(open_files(options), options.name, "", batch_id).note()
         return
     location = attempted[0].location
-    record = BatchRecord(open_files(options), options.name, location.query_id, batch_id)
+    record = _record(options, location)
     record.agree(len(messages), is_late=True)
     reports = [
         TaskReport(one.location, one.slot, one.end, one.is_deferred)
@@ -161,6 +173,10 @@ def _end(options: SinkOptions, messages: list[WriterCommitMessage | None], batch
             "begun, and Spark numbers them otherwise now. All that had begun were found again, and the others "
             "have not been stored: start the query or job once more, and it stores them"
         )
+
+
+def _record(options: SinkOptions, location: TaskLocation) -> BatchRecord:
+    return BatchRecord(open_files(options), options.name, location.query_id, location.batch_id)
 
 
 def _plain(options: Mapping[str, str]) -> dict[str, str]:

@@ -7,6 +7,7 @@
 | `sinkName` | the name under which the ledger is kept |
 | `ledgerLocation` | a path or URI |
 | `ledgerSingleWriter` | true: accept a ledger that cannot create files conditionally |
+| `acceptNewLedger` | true: a stream may begin an empty ledger with a batch above 0 |
 | `batchId` | in a job that is not a stream: which run this is, 0 by default |
 | `sortWithinPartitions` | true, or columns: the order of rows within a Spark partition |
 | `kafka.security.protocol`, `kafka.sasl.*`, `kafka.ssl.*` | see `client/security_options.py` |
@@ -36,6 +37,7 @@ SINK_NAME: Final = "sinkName"
 LEDGER_LOCATION: Final = "ledgerLocation"
 LEDGER_SINGLE_WRITER: Final = "ledgerSingleWriter"
 BATCH_ID: Final = "batchId"
+NEW_LEDGER: Final = "acceptNewLedger"
 SORT_WITHIN_PARTITIONS: Final = "sortWithinPartitions"
 CHECKPOINT_LOCATION: Final = "checkpointLocation"
 
@@ -57,6 +59,8 @@ class SinkOptions:
     name: str
     ledger: str
     ledger_has_single_writer: bool = False
+    accepts_new_ledger: bool = False
+    """Whether a stream may begin an empty ledger with a batch above 0."""
     topic: str | None = None
     batch_id: int = 0
     sort_columns: tuple[str, ...] | None = None
@@ -162,6 +166,7 @@ _READERS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     LEDGER_LOCATION.lower(): ("ledger", str),
     LEDGER_SINGLE_WRITER.lower(): ("ledger_has_single_writer", _bool),
     BATCH_ID.lower(): ("batch_id", int),
+    NEW_LEDGER.lower(): ("accepts_new_ledger", _bool),
     SORT_WITHIN_PARTITIONS.lower(): ("sort_columns", _columns),
 }
 

@@ -91,6 +91,8 @@ class ExactlyOnceSink:
         query_id = context.getLocalProperty(QUERY_ID_PROPERTY) or ""
         rows = self._ordered(frame)
         record = BatchRecord(open_files(options), options.name, query_id, batch_id)
+        if not options.accepts_new_ledger:
+            record.check_not_lost()
         for _ in range(_RUNS_MAX):
             location = TaskLocation(options.name, query_id, batch_id, 0, run=uuid4().hex)
             written = rows.mapInArrow(_task(options, location), _ATTEMPTED)

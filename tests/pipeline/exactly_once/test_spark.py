@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ class Pipeline:
         self.ledger = directory / "ledger"
         self.way = way
         self.fails_first_attempts = False
+        self.options: dict[str, str] = {}
         self.source.mkdir()
         self.files = 0
 
@@ -66,13 +68,11 @@ class Pipeline:
         return [f"{number:04}-{row:06}" for number in numbers for row in range(FILE_ROWS)]
 
     def _to(self, writer: Any) -> Any:
+        options = {"kafka.bootstrap.servers": self.broker.address, **self.options}
         if self.way == "data source":
             register(self.spark)
-            options = {"kafka.bootstrap.servers": self.broker.address, "topic": TOPIC}
-            return writer.format("echoless").options(**options)
-        sink = ExactlyOnceSink(
-            self.broker.address, name="orders", ledger=str(self.ledger), topic=TOPIC
-        )
+            return writer.format("echoless").options(topic=TOPIC, **options)
+        sink = ExactlyOnceSink(options, name="orders", ledger=str(self.ledger), topic=TOPIC)
         return writer.foreachBatch(sink)
 
 
@@ -102,6 +102,51 @@ def test_a_stream_stores_each_row_once_whatever_runs_again(pipeline):
     pipeline.fails_first_attempts = True
     pipeline.run()
     assert pipeline.stored() == pipeline.expected()
+
+
+def test_a_stream_that_has_lost_its_ledger_is_refused(pipeline):
+    """Its rows would be stored a second time; whoever knows better says so."""
+    pipeline.add_file()
+    pipeline.run()
+    pipeline.add_file()
+    pipeline.run()
+    pipeline.forget_commit()
+    shutil.rmtree(pipeline.ledger, ignore_errors=True)
+    shutil.rmtree(pipeline.checkpoint / "echoless-ledger", ignore_errors=True)
+    for _ in range(2):
+        with pytest.raises(
+            PySparkException, match="the ledger is empty, and the stream is at batch 1"
+        ):
+            pipeline.run()
+    assert pipeline.stored() == pipeline.expected()
+    pipeline.options = {"acceptNewLedger": "true"}
+    pipeline.run()
+    assert len(pipeline.stored()) == 3 * FILE_ROWS
+
+
+def test_a_continuous_trigger_is_refused(spark, broker, tmp_path):
+    """Spark accepts it, calls no Python in its tasks, and goes on in the source."""
+    register(spark)
+    rows = spark.readStream.format("rate").load().selectExpr("CAST(value AS STRING) AS value")
+    writer = rows.writeStream.format("echoless").option("checkpointLocation", str(tmp_path / "c"))
+    writer = writer.options(**{"kafka.bootstrap.servers": broker.address, "topic": TOPIC})
+    query = writer.trigger(continuous="1 second").start()
+    with pytest.raises(PySparkException, match=r"trigger.continuous=.*use trigger.processingTime"):
+        query.awaitTermination(60)
+    assert not query.isActive
+    assert not list((tmp_path / "c" / "commits").glob("[0-9]*"))
+
+
+def test_asynchronous_progress_tracking_is_refused(spark, tmp_path):
+    """The sink does so where Spark's own check is switched off."""
+    register(spark)
+    rows = spark.readStream.format("rate").load().selectExpr("CAST(value AS STRING) AS value")
+    writer = rows.writeStream.format("echoless").option("checkpointLocation", str(tmp_path / "c"))
+    writer = writer.options(**{"kafka.bootstrap.servers": "127.0.0.1:1", "topic": TOPIC})
+    writer = writer.option("asyncProgressTrackingEnabled", "true")
+    query = writer.option("_asyncProgressTrackingOverrideSinkSupportCheck", "true").start()
+    with pytest.raises(PySparkException, match="asynchronous progress tracking"):
+        query.awaitTermination(60)
 
 
 def numbers(spark: Any, count: int, spark_partitions: int) -> Any:
@@ -134,6 +179,16 @@ def test_a_job_that_runs_again_stores_nothing_again(spark, broker, save):
     assert len(broker.values(TOPIC, PARTITIONS)) == 1000
     save(frame, batchId="1", sortWithinPartitions="true")
     assert len(broker.values(TOPIC, PARTITIONS)) == 2000
+
+
+def test_a_finished_job_takes_no_further_spark_partition(spark, broker, save):
+    """It is refused before it stores its rows: the batch has recorded how many had some."""
+    frame = numbers(spark, 1000, 3)
+    save(frame)
+    more = frame.union(spark.sql("SELECT 'more' AS value"))
+    with pytest.raises(PySparkException, match="the batch is complete, with 3 Spark partitions"):
+        save(more)
+    assert len(broker.values(TOPIC, PARTITIONS)) == 1000
 
 
 @pytest.mark.parametrize(

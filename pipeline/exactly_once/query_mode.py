@@ -1,0 +1,52 @@
+"""Ways to run a query that do not suit the sink as a data source, refused by name.
+
+With `trigger(continuous=...)` Spark calls no Python in its tasks: nothing is stored while the offsets of the source
+advance. Spark does not say how a query is run, but only its micro-batches have offsets in the checkpoint that are not
+committed when the writer is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from echoless.pipeline.exactly_once.errors import OptionError, SinkError
+from echoless.pipeline.exactly_once.ledger_files import open_ledger_files
+
+_ASYNCHRONOUS: Final = "asyncprogresstracking"
+_REMEDY: Final = "use trigger(processingTime=...) or trigger(availableNow=True)"
+_CONTINUOUS: Final = (
+    "trigger(continuous=...) calls no Python data source in its tasks, and trigger(realTime=...) reports rows before "
+    f"they are stored: the rows would be lost; {_REMEDY}"
+)
+
+
+def check_options(options: Mapping[str, str]) -> None:
+    """Refuses asynchronous progress tracking. Raises `OptionError`."""
+    for name, value in options.items():
+        if name.lower().lstrip("_").startswith(_ASYNCHRONOUS) and value.lower() != "false":
+            raise OptionError(
+                f"option {name}: with asynchronous progress tracking Spark reruns batches that the sink has ended; "
+                "leave it out"
+            )
+
+
+def check_checkpoint(checkpoint: str) -> None:
+    """Refuses a query without micro-batches. Raises `OptionError`."""
+    try:
+        files = open_ledger_files(checkpoint)
+        offsets, commits = (_last(files.list(name)) for name in ("offsets", "commits"))
+    except SinkError:
+        return  # a checkpoint that the ledger's files cannot reach; its commits are checked
+    if offsets <= commits:
+        raise OptionError(_CONTINUOUS)
+
+
+def check_reports(messages: Sequence[object]) -> None:
+    """Refuses the commit of tasks that have not reported. Raises `SinkError`."""
+    if any(message is None for message in messages):
+        raise SinkError(_CONTINUOUS)
+
+
+def _last(names: Sequence[str]) -> int:
+    return max((int(name) for name in names if name.isdecimal()), default=-1)
