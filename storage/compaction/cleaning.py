@@ -34,13 +34,14 @@ from echoless.storage.compaction.remembered import Remembered
 from echoless.storage.compaction.rewrite import CleaningRules, emptied, note_keys, rewritten
 from echoless.storage.compaction.swap import Cleaned
 from echoless.storage.compaction.transactions import (
-    KnownAborts,
     TransactionCopy,
     TransactionOutcomes,
+    read_aborts,
 )
 from echoless.storage.file_system import CorruptLogError, File, FileSystem, StorageError
 from echoless.storage.log_config import LogConfig
 from echoless.storage.offset_order import check_order
+from echoless.storage.producers.open_transactions import ClosedTransaction
 from echoless.storage.segment import Segment
 from echoless.storage.segment_indexes import SegmentIndexes
 
@@ -79,7 +80,7 @@ class Cleaning:
         range_: Pass,
         config: LogConfig,
         *,
-        aborts: KnownAborts,
+        later_aborts: Sequence[ClosedTransaction],
         map_bytes_max: int,
         now_ms: int,
         steady_ms: int,
@@ -90,7 +91,8 @@ class Cleaning:
         self._sources = sources
         self._range = range_
         self._config = config
-        self._aborts = aborts
+        self._later_aborts = later_aborts
+        """Transactions that begin in the sources, and were aborted behind them."""
         self._keys = KeyMap(map_bytes_max)
         self._now_ms = now_ms
         self._steady_ms = steady_ms
@@ -119,7 +121,7 @@ class Cleaning:
             transactions=TransactionCopy(
                 self._fs,
                 self._directory,
-                self._aborts.entries(self._fs, self._directory, self._sources),
+                read_aborts(self._fs, self._directory, self._sources, self._later_aborts),
                 remembered.last_markers,
             ),
         )
@@ -135,7 +137,9 @@ class Cleaning:
         keys, start = self._keys, self._range.dirty_start
         keys.end_offset = start
         sources = [s for s in self._sources if s.next_offset > start]
-        outcomes = TransactionOutcomes(self._aborts.entries(self._fs, self._directory, sources))
+        outcomes = TransactionOutcomes(
+            read_aborts(self._fs, self._directory, sources, self._later_aborts)
+        )
         for segment in sources:
             pause = 0
             for placed in self.batches(segment):

@@ -170,7 +170,7 @@ class Compaction:
     ) -> Cleaning:
         """Begins the pass; `steady_ms` is the data directory's clock, by which producers expire."""
         from echoless.storage.compaction.cleaning import Cleaning  # noqa: PLC0415 - few topics are compacted
-        from echoless.storage.compaction.transactions import known_aborts  # noqa: PLC0415
+        from echoless.storage.compaction.transactions import aborts_behind  # noqa: PLC0415
 
         self._pass_generation = self._generation
         self._pass_base = self._segments.first.base_offset
@@ -181,7 +181,9 @@ class Compaction:
             sources,
             found,
             config,
-            aborts=known_aborts(sources, self._segments.from_offset(found.end_offset)),
+            later_aborts=aborts_behind(
+                found.end_offset, self._segments.from_offset(found.end_offset)
+            ),
             map_bytes_max=map_bytes_max,
             now_ms=now_ms,
             steady_ms=steady_ms,

@@ -26,8 +26,7 @@ Called by `cleaning.py` and `rewrite.py`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
 
 from echoless.protocol.control_records import NO_NUMBER, EndMarker
 from echoless.protocol.marker_decision import LastMarker
@@ -38,40 +37,30 @@ from echoless.storage.producers.open_transactions import ClosedTransaction
 from echoless.storage.producers.replay import snapshot_offsets
 from echoless.storage.producers.snapshot import SnapshotError, read_snapshot
 from echoless.storage.segment import Segment
-from echoless.storage.transaction_index import TransactionIndex
 from echoless.storage.transaction_index_file import read_transaction_index
 
 
-class KnownAborts(NamedTuple):
-    """The aborted transactions of a pass that are not in files, taken by the log's owner."""
-
-    unsaved: Mapping[int, TransactionIndex]
-    """Entries of segments whose file has not been written yet, by base offset."""
-    later: Sequence[ClosedTransaction]
-    """Transactions that begin in the pass, and have their marker behind it."""
-
-    def entries(
-        self, fs: FileSystem, directory: str, sources: Iterable[Segment]
-    ) -> Iterator[ClosedTransaction]:
-        """Yields all of them, by their markers; reads each file when it is needed."""
-        for source in sources:
-            base = source.base_offset
-            index = self.unsaved.get(base)
-            yield from read_transaction_index(fs, directory, base) if index is None else index
-        yield from self.later
+def read_aborts(
+    fs: FileSystem,
+    directory: str,
+    sources: Iterable[Segment],
+    later: Iterable[ClosedTransaction],
+) -> Iterator[ClosedTransaction]:
+    """Yields the aborted transactions of `sources`, by their markers, then those `later`; reads each file when it is needed."""
+    for source in sources:
+        yield from read_transaction_index(fs, directory, source.base_offset)
+    yield from later
 
 
-def known_aborts(sources: Sequence[Segment], later: Iterable[Segment]) -> KnownAborts:
-    """Collects the transactions of a pass over `sources`, which segments `later` follow. Touches few files."""
-    end = sources[-1].next_offset
-    unsaved = {s.base_offset: s.indexes.aborted for s in sources if s.indexes.has_unsaved_aborts}
+def aborts_behind(end_offset: int, segments: Iterable[Segment]) -> list[ClosedTransaction]:
+    """The aborted transactions that begin below `end_offset`, and have their marker in the segments from there on."""
     found: list[ClosedTransaction] = []
-    for segment in later:
-        ranges = segment.indexes.aborted.find(end, end)
+    for segment in segments:
+        ranges = segment.indexes.aborted.find(end_offset, end_offset)
         found += ranges.transactions
         if ranges.is_complete:
             break
-    return KnownAborts(unsaved, found)
+    return found
 
 
 class TransactionOutcomes:

@@ -286,12 +286,51 @@ def test_a_marker_goes_after_its_batches_and_its_time() -> None:
     assert first.max_timestamp == NOW_MS
     assert len(one.log.aborted_transactions(0, 9)) == 1
     assert not clean(one.log, now_ms=NOW_MS + RETENTION_MS - 1)
+    append(one.log, keyed_batch([(b"c", b"1")]))
+    assert clean(one.log, now_ms=NOW_MS + RETENTION_MS - 1)
+    assert kinds(one.log) == ["1:1:ABORT", "2:1:1", "3:1:COMMIT", "4:-1:1"]
     assert clean(one.log, now_ms=NOW_MS + RETENTION_MS)
-    assert kinds(one.log) == ["2:1:1", "3:1:COMMIT"]
+    assert kinds(one.log) == ["2:1:1", "3:1:COMMIT", "4:-1:1"]
     assert one.log.aborted_transactions(0, 9) == []
     one.log.flush()
     one.open(recovery_point=one.log.recovery_point)
     assert one.log.aborted_transactions(0, 9) == []
+
+
+def test_a_marker_stays_while_a_record_of_its_transaction_does() -> None:
+    """A replica would take what was committed for a part of the next transaction, which was aborted."""
+    one = OneLog(CONFIG)
+    write(one.log, 1, -1, [(b"a", b"1")])
+    end(one.log, 1, COMMIT, 1)
+    write(one.log, 1, -1, [(b"b", b"1")])
+    end(one.log, 1, ABORT, 2)
+    for after in (0, 1, 2):
+        append(one.log, keyed_batch([(b"z", b"1")]))
+        assert clean(one.log, now_ms=NOW_MS + after * RETENTION_MS)
+    assert kinds(one.log)[:3] == ["0:1:1", "1:1:COMMIT", "3:1:ABORT"]
+    replica = OneLog(CONFIG)
+    for _, batch in batches_of(one.log):
+        replica.log.append_replicated(batch, NOW_MS)
+    assert [record.value for record in committed(replica.log)][:1] == [b"1"]
+
+
+def test_a_marker_stays_while_an_empty_batch_of_its_transaction_does() -> None:
+    """A batch that ends a segment stays without records; a replica would have its transaction open for ever."""
+    one = OneLog(replace(CONFIG, segment_bytes=400))
+    append(one.log, keyed_batch([(b"k", bytes(150))]))
+    write(one.log, 1, -1, [(b"a", b"1")])
+    one.log.roll()
+    append(one.log, keyed_batch([(b"l", bytes(150))]))
+    end(one.log, 1, COMMIT, 1)
+    one.log.roll()
+    append(one.log, keyed_batch([(b"a", b"2")]))
+    end(one.log, 1, COMMIT, 2)
+    one.log.flush()
+    one.fs.remove(paths.offset_file(DIRECTORY, 2, paths.SNAPSHOT))
+    for after in (0, 1, 2):
+        append(one.log, keyed_batch([(b"z", b"1")]))
+        assert clean(one.log, now_ms=NOW_MS + after * RETENTION_MS)
+    assert kinds(one.log)[:4] == ["0:-1:1", "1:1:0", "2:-1:1", "3:1:COMMIT"]
 
 
 def test_the_last_marker_of_a_producer_stays() -> None:
@@ -301,9 +340,9 @@ def test_the_last_marker_of_a_producer_stays() -> None:
     end(one.log, 1, ABORT, 5)
     write(one.log, 1, -1, [(b"a", b"2")])
     end(one.log, 1, ABORT, -1)
-    for _ in range(3):
+    for after in (0, 1, 2):
         append(one.log, keyed_batch([(b"z", b"1")]))
-        assert clean(one.log, now_ms=NOW_MS + 10 * RETENTION_MS)
+        assert clean(one.log, now_ms=NOW_MS + after * RETENTION_MS)
     assert [one for one in kinds(one.log) if ":1:" in one] == ["1:1:ABORT", "3:1:ABORT"]
     replica = OneLog(CONFIG)
     for _, batch in batches_of(one.log):
