@@ -19,6 +19,13 @@ class StateRecord(NamedTuple):
     value: bytes | None
 
 
+class InTransaction(NamedTuple):
+    """The producer in whose transaction records are appended: they count once its marker says so."""
+
+    producer_id: int
+    producer_epoch: int
+
+
 class AppendRecords(NamedTuple):
     """Append these records, all of them in one batch; others may share it.
 
@@ -29,6 +36,8 @@ class AppendRecords(NamedTuple):
     records: tuple[StateRecord, ...]
     batch: bytes | None = None
     """The records as a batch, if it was made beforehand because they are many; then no others share it."""
+    transaction: InTransaction | None = None
+    """Makes it a batch of the producer's transaction, without a sequence; then no others share it."""
 
 
 class Reply(NamedTuple, Generic[Answer]):

@@ -45,6 +45,13 @@ class AppendCommitted(NamedTuple):
     token: int
 
 
+class TransactionEnded(NamedTuple):
+    """The high watermark has passed a producer's marker, and `AppendCommitted` was sent for all that comes before it."""
+
+    producer_id: int
+    is_commit: bool
+
+
 class AppendFailed(NamedTuple):
     """An `AppendRecords` was refused, or did not become committed in time.
 

@@ -90,6 +90,16 @@ class GroupService(Shards["GroupShard"]):
         """A random UUID, with which the id of a new member ends."""
         return str(self._new_uuid())
 
+    async def settle_offsets(self, partition: Partition, next_offset: int) -> ErrorCode:
+        """Returns NONE once the groups show what transactions have committed below this offset, which is committed.
+
+        NOT_LEADER_OR_FOLLOWER if they cannot, or another broker has to: the marker is sent again.
+        """
+        shard = self.shards.get(partition.index)
+        if shard is not None and shard.partition is partition and await shard.settled(next_offset):
+            return ErrorCode.NONE
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
     # --- figures ---
 
     def listed(

@@ -10,6 +10,7 @@ from echoless.broker.network.turns import work_in_turns
 from echoless.broker.partitions.partition import Partition
 from echoless.broker.state_topics.append_parts import AppendParts
 from echoless.broker.state_topics.held_requests import Answered
+from echoless.broker.state_topics.loader import ReplayReceiver
 from echoless.broker.state_topics.shard import Shard
 from echoless.coordinators.events import TimerFired
 from echoless.coordinators.groups.answers import GroupAnswer, OffsetCommitAnswer, refusal
@@ -51,6 +52,13 @@ class GroupShard(Shard["GroupCoordinator", GroupRequest, GroupAnswer]):
 
     def new_coordinator(self) -> GroupCoordinator:
         return self._new_coordinator()
+
+    def replayed(self, coordinator: GroupCoordinator) -> ReplayReceiver:
+        return ReplayReceiver(
+            coordinator.apply,
+            coordinator.apply_in_transaction,
+            coordinator.end_replayed_transaction,
+        )
 
     def refusal(self, request: GroupRequest, code: ErrorCode) -> GroupAnswer:
         return refusal(request, code)

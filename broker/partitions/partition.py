@@ -30,8 +30,10 @@ from echoless.broker.partitions.core.in_sync_replicas import InSyncReplicas
 from echoless.broker.partitions.fencing import Fencing
 from echoless.broker.partitions.produce_rules import ProduceRules
 from echoless.broker.partitions.waiters import Waiters
+from echoless.protocol.control_records import EndMarker
 from echoless.protocol.dedup import Duplicate, Reject
 from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.producer_effect import marker_in
 from echoless.protocol.record_batch import BatchHeader, Buffer
 from echoless.storage.append_origin import AppendOrigin, LeaderOrigin
 from echoless.storage.appended import Appended
@@ -72,6 +74,8 @@ class Partition:
         self.waiters = Waiters()
         self.in_sync: InSyncReplicas | None = None
         """The followers' progress and the ISR; None unless this broker leads."""
+        self.marker_listener: Callable[[BatchHeader, EndMarker, int], None] | None = None
+        """Called with each transaction marker that this broker appends as the leader, and its offset."""
         self._gap_patience: GapPatience | None = None
         """Set while this broker leads after another, or after it rejected a batch it could not accept."""
         self._led_since = -1
@@ -286,6 +290,9 @@ class Partition:
             self.waiters.append.wake()
             if not self._flushes_before_commit:
                 self.advance_high_watermark()
+            marker = marker_in(header, batch)
+            if marker is not None and self.marker_listener is not None:
+                self.marker_listener(header, marker, result.last_offset)
         return result
 
     def _be_patient(self) -> None:

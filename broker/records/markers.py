@@ -47,8 +47,11 @@ COMMITTED_WITHIN_S: Final = 20.0
 NO_STATE_PARTITION: Final = -1
 """In markers of tools, which no coordinator has sent."""
 
-SettleOffsets = Callable[[Partition, "TransactionMarker"], Awaitable[ErrorCode]]
-"""Returns once the offsets that a transaction committed on a partition of `__consumer_offsets` are seen, or dropped."""
+SettleOffsets = Callable[[Partition, int], Awaitable[ErrorCode]]
+"""Returns once the offsets that transactions committed on a partition of `__consumer_offsets` are seen, or dropped.
+
+Those of transactions whose markers are below the given offset, which is committed.
+"""
 
 _Outcome = PartitionProduced | StoredBatch
 
@@ -72,7 +75,7 @@ class MarkerWriter:
         rows: list[list[_Outcome]] = [[] for _ in markers]
         await work_in_turns(self._append_all(markers, rows))
         codes = await self._committed(rows)
-        await self._settle(markers, rows, codes)
+        await self._settle(rows, codes)
         return codes
 
     def _append_all(
@@ -144,23 +147,20 @@ class MarkerWriter:
             )
         return [[one.error_code for one in produced] for _, produced in answered]
 
-    async def _settle(
-        self,
-        markers: Sequence[TransactionMarker],
-        rows: list[list[_Outcome]],
-        codes: list[list[ErrorCode]],
-    ) -> None:
+    async def _settle(self, rows: list[list[_Outcome]], codes: list[list[ErrorCode]]) -> None:
         """Waits for the groups where a marker is on a partition of theirs; replaces codes by what they say."""
         if self.settle_offsets is None:
             return
-        for marker, outcomes, of_one in zip(markers, rows, codes, strict=True):
+        for outcomes, of_one in zip(rows, codes, strict=True):
             for place, outcome in enumerate(outcomes):
                 if (
                     isinstance(outcome, StoredBatch)
                     and of_one[place] is ErrorCode.NONE
                     and outcome.partition.topic == CONSUMER_OFFSETS
                 ):
-                    of_one[place] = await self.settle_offsets(outcome.partition, marker)
+                    of_one[place] = await self.settle_offsets(
+                        outcome.partition, outcome.next_offset
+                    )
 
 
 def _key_of(wanted: TransactionPartition) -> TopicKey:

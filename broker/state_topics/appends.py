@@ -1,10 +1,12 @@
 """Appends to a led partition of an internal topic: what one turn of the event loop asks for is one batch.
 
 Each append has a token. Its records are never divided; several appends share a batch as far as they fit, and one of many
-records, whose batch was made beforehand, has it alone. One batch is appended in a step, and the next one in a later turn. The
+records, whose batch was made beforehand, has it alone; so has one that is part of a transaction. One batch is appended in a step, and the next one in a later turn. The
 coordinator is notified of each token once it is known whether the records are in the log, in the order of
 the tokens: `committed` when the high watermark has passed them, never earlier (hazard H2); `failed` if they
 were refused, are not committed in time, or are in the log while the lead is in doubt or too few replicas have them.
+
+Markers that others append to the partition (`records/markers.py`) are notified of in the same order, once committed.
 
 Appends with the coordinator's origin, in one leader epoch: a broker that was deposed without noticing cannot get
 anything committed (hazard H1).
@@ -21,10 +23,19 @@ from echoless.broker.network.loop_turn import LOOP_TURN
 from echoless.broker.partitions.partition import Partition
 from echoless.broker.state_topics.append_parts import AppendParts
 from echoless.broker.state_topics.leadership import Leadership
-from echoless.coordinators.effects import StateRecord
+from echoless.coordinators.effects import InTransaction, StateRecord
+from echoless.protocol.control_records import EndMarker, MarkerType
+from echoless.protocol.dedup import Reject
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.record_batch import HEADER_SIZE, read_header
+from echoless.protocol.record_batch import (
+    HEADER_SIZE,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    read_header,
+    seal_batch,
+)
 from echoless.protocol.records import Record, build_batch
+from echoless.storage.appended import Appended
 from echoless.storage.file_system import StorageError
 
 RECORD_OVERHEAD: Final = 32
@@ -39,6 +50,9 @@ class Outcomes(Protocol):
     def committed(self, token: int) -> None:
         """The records are committed; this may follow a failure with `may_commit`."""
 
+    def ended(self, producer_id: int, *, is_commit: bool) -> None:
+        """The marker of a producer is committed."""
+
     def failed(self, token: int, code: ErrorCode, *, may_commit: bool) -> None:
         """The records were refused, or (`may_commit`) are in the log and must not be acknowledged."""
 
@@ -49,6 +63,12 @@ class _Asked(NamedTuple):
     size: int
     batch: bytes | None
     """The batch of these records, if it was made before; no others share it."""
+    transaction: InTransaction | None = None
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no others share its batch."""
+        return self.batch is not None or self.transaction is not None
 
 
 class Appends:
@@ -66,15 +86,22 @@ class Appends:
         self._will_look = False
         """Whether the rest of what is committed has a later step."""
         self._is_closed = False
+        self._settled: list[tuple[int, asyncio.Future[bool]]] = []
+        """Waiters for the notification of everything below an offset."""
+        self._partition.marker_listener = self._note_marker
 
     def append(
-        self, token: int, records: Sequence[StateRecord], batch: bytes | None = None
+        self,
+        token: int,
+        records: Sequence[StateRecord],
+        batch: bytes | None = None,
+        transaction: InTransaction | None = None,
     ) -> None:
         """Appends the records at the end of this turn of the loop, or after those that wait. Tokens rise."""
         size = sum([len(one.key) + len(one.value or b"") + RECORD_OVERHEAD for one in records])
         if not self._asked:
             asyncio.get_running_loop().call_soon(self._append_in_turns)
-        self._asked.append(_Asked(token, records, size, batch))
+        self._asked.append(_Asked(token, records, size, batch, transaction))
 
     def append_now(self) -> None:
         """Appends what has been asked for so far, and notifies of what is committed, in this step."""
@@ -86,6 +113,12 @@ class Appends:
     def close(self) -> None:
         """Stops notifying: the leadership was lost."""
         self._is_closed = True
+        if self._partition.marker_listener == self._note_marker:
+            self._partition.marker_listener = None
+        for _, settled in self._settled:
+            if not settled.done():
+                settled.set_result(False)
+        self._settled.clear()
         for stored in self._stored:
             stored.close()
         self._stored.clear()
@@ -104,7 +137,7 @@ class Appends:
         """Appends one batch, of as many appends as fit."""
         bytes_max = min(self._partition.rules.bytes_max, self._partition.log.config.segment_bytes)
         asked, size = [self._asked.popleft()], HEADER_SIZE
-        while asked[-1].batch is None and self._asked and self._asked[0].batch is None:
+        while not asked[-1].is_alone and self._asked and not self._asked[0].is_alone:
             size += asked[-1].size
             if size + self._asked[0].size > bytes_max:
                 break
@@ -131,34 +164,71 @@ class Appends:
         least = sum([one.size - RECORD_OVERHEAD * len(one.records) for one in asked])
         if least > bytes_max:  # known before they are copied, which takes a while
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{least} bytes of keys and values")
-        batch = asked[0].batch
+        batch, transaction = asked[0].batch, asked[0].transaction
         if batch is None:
             wall_ms = self._parts.wall_ms()
             batch = build_batch(
                 [Record(0, wall_ms, r.key, r.value) for one in asked for r in one.records]
             )
+        if transaction is not None:
+            batch = in_transaction(batch, *transaction)
         if len(batch) > bytes_max:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{len(batch)} bytes of records")
         header = read_header(batch)
-        next_offset = self._partition.append_state(batch, header, self._parts.now_ms())
+        result = self._partition.append_for_coordinator(batch, header, self._parts.now_ms())
+        if isinstance(result, Reject):
+            raise KafkaError(result.code, result.reason)
+        assert isinstance(result, Appended), "without a sequence nothing is a repeat"
         self._parts.metrics.state_appended(header)
-        return next_offset
+        return result.last_offset + 1
 
     def _fail(self, tokens: list[int], code: ErrorCode) -> None:
         for token in tokens:
             if not self._is_closed:
                 self._outcomes.failed(token, code, may_commit=False)
 
+    # --- markers ---
+
+    def _note_marker(self, header: BatchHeader, marker: EndMarker, offset: int) -> None:
+        """Has the end of a transaction notified of, after what was stored before it."""
+        stored = self._wait([], 0, offset + 1)
+        stored.ended = header.producer_id, marker.type is MarkerType.COMMIT
+        self._look()
+
+    def settled(self, next_offset: int) -> asyncio.Future[bool]:
+        """True once everything below an offset was notified of, which is committed; False if the lead is lost first."""
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        if self._is_closed:
+            future.set_result(False)
+        else:
+            self._settled.append((next_offset, future))
+            self._settle()
+        return future
+
+    def _settle(self) -> None:
+        if not self._settled:
+            return
+        least = self._stored[0].next_offset if self._stored else self._partition.high_watermark + 1
+        left = []
+        for next_offset, future in self._settled:
+            if next_offset >= least:
+                left.append((next_offset, future))
+            elif not future.done():
+                future.set_result(True)
+        self._settled = left
+
     # --- waiting for the high watermark ---
 
-    def _wait(self, tokens: list[int], record_count: int, next_offset: int) -> None:
+    def _wait(self, tokens: list[int], record_count: int, next_offset: int) -> _Stored:
         stored = _Stored(tokens, next_offset, self._partition, self._look, self._doubt)
         stored.record_count = record_count
         self._stored.append(stored)
         if self._partition.high_watermark >= next_offset:
-            self._look()
+            if tokens:
+                self._look()
         else:
             stored.wait(self._parts.timeout_s)
+        return stored
 
     def _look(self) -> None:
         """Notifies of what the high watermark has passed, the oldest first; of many records in several steps."""
@@ -167,6 +237,7 @@ class Appends:
         if self._notify_of(NOTIFIED_AT_ONCE_RECORDS):
             self._will_look = True
             LOOP_TURN.wait(self._look_again)
+        self._settle()
 
     def _look_again(self) -> None:
         self._will_look = False
@@ -174,6 +245,7 @@ class Appends:
 
     def _look_to_the_end(self) -> None:
         self._notify_of(None)
+        self._settle()
 
     def _notify_of(self, records_max: int | None) -> bool:
         """Notifies of the batches that the high watermark has passed; returns whether some are left after so many records.
@@ -196,6 +268,9 @@ class Appends:
             for token in stored.tokens:
                 if not self._is_closed:
                     self._outcomes.committed(token)
+            if stored.ended is not None and not self._is_closed:
+                producer_id, is_commit = stored.ended
+                self._outcomes.ended(producer_id, is_commit=is_commit)
         return False
 
     def _doubt(self, stored: _Stored, code: ErrorCode) -> None:
@@ -208,6 +283,17 @@ class Appends:
                 self._outcomes.failed(token, code, may_commit=True)
 
 
+def in_transaction(batch: bytes, producer_id: int, producer_epoch: int) -> bytes:
+    """The batch as one of a producer's transaction, without a sequence."""
+    header = read_header(batch)
+    changed = header._replace(
+        attributes=header.attributes | TRANSACTIONAL_BIT,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+    )
+    return seal_batch(changed, batch[HEADER_SIZE:])
+
+
 class _Stored:
     """A batch in the log whose offsets the high watermark has not passed yet."""
 
@@ -218,6 +304,7 @@ class _Stored:
         "_look",
         "_partition",
         "_timer",
+        "ended",
         "has_failed",
         "next_offset",
         "record_count",
@@ -236,6 +323,8 @@ class _Stored:
         self.tokens = tokens
         self.next_offset = next_offset
         self.record_count = 0
+        self.ended: tuple[int, bool] | None = None
+        """The producer whose transaction it ends, and whether by a commit."""
         self.has_failed = False
         self._partition = partition
         self._look = look

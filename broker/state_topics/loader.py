@@ -16,12 +16,13 @@ import contextlib
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from echoless.broker.network.turns import in_thread
 from echoless.broker.state_topics.leadership import Leadership
+from echoless.protocol.control_records import MarkerType, read_marker
 from echoless.protocol.errors import DecodeError, KafkaError
-from echoless.protocol.record_batch import compute_crc, walk
+from echoless.protocol.record_batch import BatchHeader, compute_crc, walk
 from echoless.protocol.records import iterate_records
 
 logger = logging.getLogger(__name__)
@@ -35,7 +36,17 @@ Apply = Callable[[bytes, bytes | None], str | None]
 """Applies a record; returns why it was skipped, None if it was not. Raises `DecodeError` if it cannot be read."""
 
 
-async def load(leadership: Leadership, apply: Apply) -> int:
+class ReplayReceiver(NamedTuple):
+    """The receiver of what is in the log."""
+
+    apply: Apply
+    apply_in_transaction: Callable[[int, bytes, bytes | None], str | None] | None = None
+    """Applies a record of this producer's transaction. None: state that has no transactions, and skips such records."""
+    end_transaction: Callable[[int, bool], None] | None = None
+    """Takes note of the producer's marker, and whether it is a commit."""
+
+
+async def load(leadership: Leadership, replayed: ReplayReceiver) -> int:
     """Applies every record of the partition; returns how many there were.
 
     Raises `KafkaError` NOT_LEADER_OR_FOLLOWER once this broker no longer leads in this epoch; `DecodeError`
@@ -43,7 +54,7 @@ async def load(leadership: Leadership, apply: Apply) -> int:
     """
     partition = leadership.partition
     log = partition.log
-    end_offset, replay = log.log_end_offset, _Replay(partition.name, apply)
+    end_offset, replay = log.log_end_offset, _Replay(partition.name, replayed)
     while (offset := max(replay.next_offset, log.log_start_offset)) < end_offset:
         data = log.read(offset, SLICE_BYTES, end_offset)
         await in_thread(partial(replay.apply_slice, data, offset))
@@ -65,11 +76,11 @@ async def _until_committed(leadership: Leadership, end_offset: int) -> None:
 class _Replay:
     """Progress of a replay. Used by one thread at a time."""
 
-    def __init__(self, name: str, apply: Apply) -> None:
+    def __init__(self, name: str, replayed: ReplayReceiver) -> None:
         self.next_offset = 0
         self.count = 0
         self._name = name
-        self._apply = apply
+        self._replayed = replayed
         self._skipped = 0
 
     def apply_slice(self, data: bytes, offset: int) -> None:
@@ -79,22 +90,29 @@ class _Replay:
             batch = view[position : position + header.size]
             if compute_crc(batch) != header.crc:
                 raise DecodeError(f"the CRC of the batch at offset {header.base_offset} is wrong")
-            # There are no transactions yet, so none of their records was ever committed.
-            if not (header.is_control or header.is_transactional):
-                self._apply_batch(batch, offset)
+            if header.is_control:
+                self._end_transaction(header, batch)
+            elif not header.is_transactional:
+                self._apply_batch(batch, offset, self._replayed.apply)
+            elif self._replayed.apply_in_transaction is not None:
+                apply = partial(self._replayed.apply_in_transaction, header.producer_id)
+                self._apply_batch(batch, offset, apply)
             self.next_offset = header.next_offset
         if self.next_offset <= offset:
             raise DecodeError(f"there is no whole batch at offset {offset}")
 
-    def _apply_batch(self, batch: memoryview, offset: int) -> None:
+    def _end_transaction(self, header: BatchHeader, batch: memoryview) -> None:
+        marker = read_marker(batch)
+        if marker is not None and self._replayed.end_transaction is not None:
+            self._replayed.end_transaction(header.producer_id, marker.type is MarkerType.COMMIT)
+
+    def _apply_batch(self, batch: memoryview, offset: int, apply: Apply) -> None:
         for record in iterate_records(batch):
             if record.offset < offset:
                 continue  # below the log start
             self.count += 1
             try:
-                reason = (
-                    "it has no key" if record.key is None else self._apply(record.key, record.value)
-                )
+                reason = "it has no key" if record.key is None else apply(record.key, record.value)
             except DecodeError as error:
                 raise DecodeError(f"the record at offset {record.offset}: {error}") from error
             if reason is not None:

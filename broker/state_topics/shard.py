@@ -29,7 +29,7 @@ from echoless.broker.state_topics.append_parts import AppendParts
 from echoless.broker.state_topics.appends import Appends
 from echoless.broker.state_topics.held_requests import Answered, HeldRequests
 from echoless.broker.state_topics.leadership import Leadership
-from echoless.broker.state_topics.loader import load
+from echoless.broker.state_topics.loader import ReplayReceiver, load
 from echoless.broker.state_topics.replies import AwaitedReply, Replies
 from echoless.broker.state_topics.shard_state import ShardState, Unserved
 from echoless.broker.state_topics.timers import Timers
@@ -42,6 +42,7 @@ from echoless.coordinators.events import (
     Now,
     Requested,
     TimerFired,
+    TransactionEnded,
 )
 from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
 from echoless.storage.file_system import StorageError
@@ -117,6 +118,10 @@ class Shard(ABC, Generic[Core, Request, Answer]):
     def perform_own(self, effect: Any) -> None:
         """Carries out an effect that only this kind of coordinator has."""
 
+    def replayed(self, coordinator: Core) -> ReplayReceiver:
+        """The receiver of what is replayed; state without transactions has no other."""
+        return ReplayReceiver(coordinator.apply)
+
     def note_answer(self, answer: Answer) -> None:
         """Counts an answer of the coordinator."""
 
@@ -128,7 +133,7 @@ class Shard(ABC, Generic[Core, Request, Answer]):
     async def _load(self) -> None:
         try:
             coordinator = await in_thread(self.new_coordinator)
-            count = await load(self._leadership, coordinator.apply)
+            count = await load(self._leadership, self.replayed(coordinator))
             await work_in_turns(map(self._perform, coordinator.start(self._now())))
             self._leadership.check_held()
         except Exception as error:  # noqa: BLE001 - it would be loading for ever
@@ -270,6 +275,17 @@ class Shard(ABC, Generic[Core, Request, Answer]):
     def committed(self, token: int) -> None:
         self.step(AppendCommitted(token))
 
+    def ended(self, producer_id: int, *, is_commit: bool) -> None:
+        self.deliver(TransactionEnded(producer_id, is_commit))
+
+    async def settled(self, next_offset: int) -> bool:
+        """Returns once the state shows all that is below this offset, which is committed; False if it will not."""
+        if not await self._appends.settled(next_offset):
+            return False
+        while self.state is ShardState.LOADING:
+            await asyncio.wait([self._loading])
+        return self._coordinator is not None
+
     def failed(self, token: int, code: ErrorCode, *, may_commit: bool) -> None:
         self.step(AppendFailed(token, code, may_commit))
 
@@ -345,8 +361,8 @@ class Shard(ABC, Generic[Core, Request, Answer]):
                     awaited = self._replies.take(reply_id)
                     if awaited is not None:
                         self._answer(awaited, answer)
-                case AppendRecords(token, records, batch):
-                    self._appends.append(token, records, batch)
+                case AppendRecords(token, records, batch, transaction):
+                    self._appends.append(token, records, batch, transaction)
                 case SetTimer(key, at_ms):
                     self._timers.set(key, at_ms)
                 case CancelTimer(key):

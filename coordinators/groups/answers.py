@@ -24,6 +24,7 @@ from echoless.coordinators.groups.requests import (
     OffsetDelete,
     OffsetFetch,
     SyncGroup,
+    TransactionalOffsetCommit,
 )
 from echoless.protocol.errors import ErrorCode
 
@@ -172,7 +173,7 @@ def refusal(request: GroupRequest, code: ErrorCode) -> GroupAnswer:
     match request:
         case JoinGroup():
             return JoinAnswer(code, request.member_id)
-        case OffsetCommit():
+        case OffsetCommit() | TransactionalOffsetCommit():
             return OffsetCommitAnswer((code,) * len(request.partitions))
         case _:
             return _WITH_CODE_ALONE[type(request)](code)

@@ -16,8 +16,15 @@ from echoless.coordinators.events import (
     Now,
     Requested,
     TimerFired,
+    TransactionEnded,
 )
-from echoless.coordinators.groups import deletions, expiry, offset_reads, recovery
+from echoless.coordinators.groups import (
+    deletions,
+    expiry,
+    offset_reads,
+    recovery,
+    transactional_commits,
+)
 from echoless.coordinators.groups.answers import CommittedOffset, ListedGroup
 from echoless.coordinators.groups.bounds import GroupBounds
 from echoless.coordinators.groups.classic import heartbeats, membership, sessions
@@ -47,6 +54,7 @@ from echoless.coordinators.groups.requests import (
     OffsetDelete,
     OffsetFetch,
     SyncGroup,
+    TransactionalOffsetCommit,
 )
 from echoless.coordinators.groups.store import GroupStore
 from echoless.coordinators.groups.usage import Usage
@@ -94,6 +102,14 @@ class GroupCoordinator:
         Raises `DecodeError` if the record cannot be read.
         """
         return self._store.durable.apply(key, value)
+
+    def apply_in_transaction(self, producer_id: int, key: bytes, value: bytes | None) -> str | None:
+        """Replay a record of a transactional batch; see `apply`."""
+        return self._store.durable.apply_in_transaction(producer_id, key, value)
+
+    def end_replayed_transaction(self, producer_id: int, is_commit: bool) -> None:
+        """Replay a marker."""
+        self._store.durable.end_transaction(producer_id, is_commit=is_commit)
 
     def start(self, now: Now) -> Iterator[Effects]:
         """Begin after the replay: what follows for one group after the other. Run to the end before any `step`.
@@ -145,6 +161,9 @@ class GroupCoordinator:
                 return self._committed(event.token, now)
             case AppendFailed():
                 return self._append_failed(event, now)
+            case TransactionEnded():
+                self._store.end_transaction(event.producer_id, is_commit=event.is_commit)
+                return []
             case Abandoned():
                 return self._abandon(event.reply_id, now)
             case RegexResolved():
@@ -194,8 +213,8 @@ class GroupCoordinator:
         match request:
             case Heartbeat():
                 return heartbeats.handle(store, reply_id, request, now)
-            case OffsetCommit():
-                return self._offset_commits.handle(store, reply_id, request, now)
+            case OffsetCommit() | TransactionalOffsetCommit():
+                return self._commit(reply_id, request, now)
             case OffsetFetch():
                 return offset_reads.handle(store, reply_id, request)
             case JoinGroup():
@@ -213,6 +232,13 @@ class GroupCoordinator:
                 return [Reply(reply_id, described(store.find(request.group_id)))]
             case _:
                 raise AssertionError(request)  # the consumer protocol's own, which never come here
+
+    def _commit(
+        self, reply_id: int, request: OffsetCommit | TransactionalOffsetCommit, now: Now
+    ) -> Effects:
+        if isinstance(request, OffsetCommit):
+            return self._offset_commits.handle(self._store, reply_id, request, now)
+        return transactional_commits.handle(self._store, self._bounds, reply_id, request, now)
 
     def _committed(self, token: int, now: Now) -> Effects:
         """Continue with an append that the high watermark has passed."""

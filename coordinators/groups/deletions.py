@@ -68,7 +68,11 @@ def _flaw(group: Group | None, request: OffsetDelete, config: GroupCoordinatorCo
 def _has_offset(store: GroupStore, group: Group, topic: str, partition: int) -> bool:
     durable = store.durable.groups.get(group.group_id)
     is_stored = durable is not None and partition in durable.offsets.get(topic, {})
-    return is_stored or (topic, partition) in group.pending_offsets
+    return (
+        is_stored
+        or (topic, partition) in group.pending_offsets
+        or (topic, partition) in store.durable.pending_offsets(group.group_id)
+    )
 
 
 def _offsets_deleted(reply_id: int, codes: list[ErrorCode], code: ErrorCode, _now: Now) -> Effects:
@@ -125,7 +129,10 @@ def _delete_next(
 def _next_places(store: GroupStore, group: Group) -> list[tuple[str, int]]:
     """Some of the group's offsets, those that are being committed first."""
     durable = store.durable.groups.get(group.group_id)
-    places = list(group.pending_offsets)[:_TOMBSTONES_PER_APPEND]
+    pending = dict.fromkeys(
+        [*group.pending_offsets, *store.durable.pending_offsets(group.group_id)]
+    )
+    places = list(pending)[:_TOMBSTONES_PER_APPEND]
     for topic, partitions in durable.offsets.items() if durable is not None else ():
         left = _TOMBSTONES_PER_APPEND - len(places)
         if left <= 0:

@@ -1,14 +1,17 @@
 """Groups and offsets as the committed log has them: the replay of the records up to the high watermark.
 
-Invariant: they are what a replay of the committed log gives; `DurableGroups.put` alone changes them.
+Invariant: they are what a replay of the committed log gives; `DurableGroups.put`, `put_in_transaction` and
+`end_transaction` alone change them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from echoless.coordinators.groups.consumer.state import ConsumerState, read_consumer_value
 from echoless.coordinators.groups.shares import GroupShares
+from echoless.coordinators.groups.transactional_offsets import OffsetsInTransactions
 from echoless.coordinators.groups.usage import Usage, offset_size, value_size
 from echoless.protocol.errors import DecodeError
 from echoless.protocol.state_records.classic_group_value import GroupValue, read_group_value
@@ -22,6 +25,9 @@ from echoless.protocol.state_records.group_keys import (
     read_key,
 )
 from echoless.protocol.state_records.offset_value import OffsetValue, read_offset_value
+
+GroupRecordKey = OffsetKey | GroupKey | ConsumerKey
+GroupRecordValue = OffsetValue | GroupValue | ConsumerValue | None
 
 
 @dataclass(slots=True)
@@ -47,6 +53,7 @@ class DurableGroups:
         """Bytes of the metadata of offsets."""
         self.offset_count = 0
         self._shares = shares or GroupShares()
+        self._in_transactions = OffsetsInTransactions()
 
     def apply(self, key: bytes, value: bytes | None) -> str | None:
         """Put a record of the log. Returns why it was skipped instead: its type is not known.
@@ -71,10 +78,55 @@ class DurableGroups:
             raise DecodeError(f"{_described(key, read)} cannot be read: {error}") from error
         return None
 
+    def apply_in_transaction(self, producer_id: int, key: bytes, value: bytes | None) -> str | None:
+        """Put a record of a transactional batch of the log; see `apply`."""
+        try:
+            read = read_key(key)
+            if isinstance(read, OffsetKey) and value is not None:
+                self.put_in_transaction(producer_id, read, read_offset_value(value))
+                return None
+        except DecodeError as error:
+            raise DecodeError(f"in a transaction: {error}") from error
+        return "only offsets are committed in transactions"
+
+    def put_in_transaction(
+        self, producer_id: int, key: GroupRecordKey, value: GroupRecordValue
+    ) -> None:
+        """Put an offset that counts once the transaction of the producer is committed."""
+        assert isinstance(key, OffsetKey)
+        assert isinstance(value, OffsetValue)
+        if key.group_id not in self.groups:
+            self.groups[key.group_id] = DurableGroup(None, {})
+        self._count_offset(key.group_id, self._in_transactions.put(producer_id, key, value), value)
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> set[str]:
+        """Apply the offsets of a producer's transaction, or drop them. Returns the groups they are of."""
+        ended = self._in_transactions.end(producer_id, is_commit=is_commit)
+        for key, value in ended.dropped:
+            self._count_offset(key.group_id, value, None)
+        for key, value in ended.applied:
+            self._put_offset(key, value)
+        for group_id in ended.groups:
+            self._drop_if_empty(group_id)
+        return ended.groups
+
+    def pending_offsets(self, group_id: str) -> Collection[tuple[str, int]]:
+        """Topic and partition of the group's offsets in transactions that have not ended."""
+        return self._in_transactions.places(group_id)
+
+    def _count_offset(
+        self, group_id: str, replaced: OffsetValue | None, value: OffsetValue | None
+    ) -> None:
+        offsets = (value is not None) - (replaced is not None)
+        metadata = offset_size(value) - offset_size(replaced)
+        self.metadata += metadata
+        self.offset_count += offsets
+        self._shares.change(group_id, Usage(metadata=metadata, offsets=offsets))
+
     def put(
         self,
-        key: OffsetKey | GroupKey | ConsumerKey,
-        value: OffsetValue | GroupValue | ConsumerValue | None,
+        key: GroupRecordKey,
+        value: GroupRecordValue,
     ) -> None:
         """Put a record that has been read. A value of None removes what the key names."""
         group = self.groups.get(key.group_id)
@@ -88,18 +140,28 @@ class DurableGroups:
             group.value = value
         elif isinstance(key, OffsetKey):
             assert value is None or isinstance(value, OffsetValue)
-            replaced = _put_offset(group.offsets, key, value)
-            if replaced is None or value is None or replaced.metadata != value.metadata:
-                offsets = (value is not None) - (replaced is not None)
-                metadata = offset_size(value) - offset_size(replaced)
-                self.metadata += metadata
-                self.offset_count += offsets
-                self._shares.change(key.group_id, Usage(metadata=metadata, offsets=offsets))
+            transactions = self._in_transactions
+            for dropped in (
+                transactions.remove(key) if value is None else transactions.supersede(key)
+            ):
+                self._count_offset(key.group_id, dropped, None)
+            self._put_offset(key, value)
         else:
             assert not isinstance(value, OffsetValue | GroupValue)
             self._put_consumer(group, key, value)
-        if group.value is None and not group.offsets and group.consumer is None:
-            del self.groups[key.group_id]
+        self._drop_if_empty(key.group_id)
+
+    def _put_offset(self, key: OffsetKey, value: OffsetValue | None) -> None:
+        replaced = _put_offset(self.groups[key.group_id].offsets, key, value)
+        if replaced is None or value is None or replaced.metadata != value.metadata:
+            self._count_offset(key.group_id, replaced, value)
+
+    def _drop_if_empty(self, group_id: str) -> None:
+        group = self.groups.get(group_id)
+        if group is None or group.value is not None or group.offsets or group.consumer is not None:
+            return
+        if not self._in_transactions.places(group_id):
+            del self.groups[group_id]
 
     def _put_consumer(
         self, group: DurableGroup, key: ConsumerKey, value: ConsumerValue | None

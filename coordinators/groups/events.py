@@ -11,6 +11,7 @@ from echoless.coordinators.events import (
     AppendFailed,
     Requested,
     TimerFired,
+    TransactionEnded,
 )
 from echoless.coordinators.groups.effects import TimerKey
 from echoless.coordinators.groups.requests import GroupRequest
@@ -40,6 +41,7 @@ GroupEvent = (
     | TimerFired[TimerKey]
     | AppendCommitted
     | AppendFailed
+    | TransactionEnded
     | RegexResolved
     | TargetMade
 )

@@ -87,7 +87,8 @@ def _remove_settled(store: GroupStore, group_id: str, places: list[tuple[str, in
     """Remove offsets but for those that are being committed or removed."""
     group = store.find(group_id)
     pending = group.pending_offsets if group is not None else {}
-    settled = [place for place in places if place not in pending]
+    in_transactions = store.durable.pending_offsets(group_id)
+    settled = [one for one in places if one not in pending and one not in in_transactions]
     return _remove(store, group_id, settled, "its topic was deleted")
 
 
@@ -122,12 +123,16 @@ def _expired(
     durable = store.durable.groups.get(group_id)
     if group is None or durable is None or _keeps_all(group, topic):
         return []
-    stored = durable.offsets.get(topic, {})
+    stored, in_transactions = (
+        durable.offsets.get(topic, {}),
+        store.durable.pending_offsets(group_id),
+    )
     return [
         (topic, partition)
         for partition in partitions
         if partition in stored
         and (topic, partition) not in group.pending_offsets
+        and (topic, partition) not in in_transactions
         and _is_expired(group, stored[partition], config, now)
     ]
 
@@ -172,6 +177,7 @@ def _remove_if_unused(store: GroupStore, group_id: str, now: Now) -> Effects:
         and not group.pending_members
         and not group.appends
         and (durable is None or not durable.offsets)
+        and not store.durable.pending_offsets(group_id)
     ):
         effects: Effects = []
         if durable is not None:

@@ -29,8 +29,10 @@ def handle(store: GroupStore, reply_id: int, request: OffsetFetch) -> Effects:
     live = store.live.get(request.group_id)
     offsets = {} if durable is None else durable.offsets
     pending = _NONE_PENDING
-    if request.require_stable and live is not None:
-        pending = frozenset(live.pending_offsets)
+    if request.require_stable:
+        pending = frozenset(store.durable.pending_offsets(request.group_id))
+        if live is not None:
+            pending |= live.pending_offsets.keys()
     if request.partitions is None:
         rows = _all({topic: dict(ids) for topic, ids in offsets.items()}, pending)
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from echoless.coordinators.effects import AppendRecords
+from echoless.coordinators.effects import AppendRecords, InTransaction
 from echoless.coordinators.events import Now
 from echoless.coordinators.groups.effects import Effects
 from echoless.coordinators.groups.group import Group
@@ -22,7 +22,7 @@ Continuation = Callable[[ErrorCode, Now], Effects]
 class PendingAppend:
     """Records of a group whose append has not ended. Written out, because there is one for every commit."""
 
-    __slots__ = ("continuation", "group", "records", "share", "usage")
+    __slots__ = ("continuation", "group", "records", "share", "transaction", "usage")
 
     def __init__(
         self,
@@ -31,6 +31,8 @@ class PendingAppend:
         continuation: Continuation | None,
         usage: Usage,
         share: Usage,
+        *,
+        transaction: InTransaction | None = None,
     ) -> None:
         self.group = group
         self.records = records
@@ -40,6 +42,7 @@ class PendingAppend:
         """The amount that it adds to what is held."""
         self.share = share
         """The part of it that counts towards the group's sharer; that of its members is theirs."""
+        self.transaction = transaction
 
 
 class PendingAppends:
@@ -68,24 +71,28 @@ class PendingAppends:
         continuation: Continuation,
         usage: Usage | None = None,
         prepared: PreparedOffsets | None = None,
+        *,
+        transaction: InTransaction | None = None,
     ) -> AppendRecords:
         """Append records of a group; `continuation` is called in a later step.
 
         `usage` is what they add to what is held; None if there are no offsets among them. `prepared`: the same records, packed.
+        `transaction`: the records are offsets that count once it is committed.
         """
         self.last_token += 1
         group.appends += 1
         share = usage
         if usage is None or share is None:
             usage, share = _usage(records)
-        append = PendingAppend(group, records, continuation, usage, share)
+        append = PendingAppend(group, records, continuation, usage, share, transaction=transaction)
         self._pending[self.last_token] = append
         if usage is not NOTHING:
             self._count(append, usage, share)
         _note_offsets(group, records)
         if prepared is not None:
             return AppendRecords(self.last_token, prepared.packed, prepared.batch)
-        return AppendRecords(self.last_token, tuple([packed(record) for record in records]))
+        states = tuple([packed(record) for record in records])
+        return AppendRecords(self.last_token, states, transaction=transaction)
 
     def end(self, token: int) -> PendingAppend:
         """Forget an append, which is committed or never will be."""

@@ -112,6 +112,23 @@ class OffsetCommit(NamedTuple):
     """The records of all partitions, if they are many (`prepared_commit.py`)."""
 
 
+class TransactionalOffsetCommit(NamedTuple):
+    """Offsets that count when the producer's transaction is committed; its coordinator has agreed to it.
+
+    Only the partitions that exist and that the principal may read.
+    """
+
+    group_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[CommittedPartition, ...]
+    generation_id: int = NO_GENERATION
+    """Generation or member epoch; like the member it is given from version 3 on, and by no one who commits for others."""
+    member_id: str = ""
+    group_instance_id: str | None = None
+    sharer: str = ""
+
+
 class OffsetFetch(NamedTuple):
     group_id: str
     partitions: tuple[tuple[str, int], ...] | None
@@ -143,6 +160,7 @@ GroupRequest = (
     | Heartbeat
     | LeaveGroup
     | OffsetCommit
+    | TransactionalOffsetCommit
     | OffsetFetch
     | OffsetDelete
     | DescribeGroup

@@ -86,10 +86,23 @@ class GroupStore:
     def commit(self, token: int) -> PendingAppend:
         """Apply the records of an append that the high watermark has passed."""
         committed = self.appends.end(token)
+        transaction = committed.transaction
         for key, value in committed.records:
-            self.durable.put(key, value)
+            if transaction is None:
+                self.durable.put(key, value)
+            else:
+                self.durable.put_in_transaction(transaction.producer_id, key, value)
         self._drop_share(committed.group)
         return committed
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """Apply the offsets that a producer has committed in its transaction, or drop them."""
+        for group_id in self.durable.end_transaction(producer_id, is_commit=is_commit):
+            group = self.live.get(group_id)
+            if group is not None:
+                self.settle(group)
+            elif group_id not in self.durable.groups:
+                self.shares.drop(group_id)
 
     @property
     def usage(self) -> Usage:

@@ -147,9 +147,9 @@ async def test_groups_are_waited_for_on_their_topic_alone(
 ) -> None:
     settled: list[int] = []
 
-    async def settle(partition: Partition, of: TransactionMarker) -> ErrorCode:
-        assert partition.high_watermark == one.end
-        settled.append(of.number)
+    async def settle(partition: Partition, next_offset: int) -> ErrorCode:
+        assert partition.high_watermark == one.end == next_offset
+        settled.append(next_offset)
         await asyncio.sleep(0)
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -160,7 +160,7 @@ async def test_groups_are_waited_for_on_their_topic_alone(
     monkeypatch.setattr(markers_module, "CONSUMER_OFFSETS", "t")
     one.hand.write(P, b"a")
     assert await one.write(number=2) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert settled == [2]
+    assert settled == [4]
 
 
 async def test_the_time_of_the_append_is_that_of_the_wall(running: Running, one: One) -> None:

@@ -49,6 +49,12 @@ class ScriptedCoordinator:
         self.applied.append(key)
         return None
 
+    def apply_in_transaction(self, _producer_id: int, key: bytes, _value: bytes | None) -> None:
+        self.applied.append(key)
+
+    def end_replayed_transaction(self, _producer_id: int, _is_commit: bool) -> None:
+        pass
+
     def start(self, _now: Now) -> Iterator[list[GroupEffect]]:
         yield []
 

@@ -13,10 +13,12 @@ from echoless.broker.state_topics import appends
 from echoless.broker.state_topics.append_parts import AppendParts
 from echoless.broker.state_topics.appends import Appends
 from echoless.broker.state_topics.leadership import Leadership
-from echoless.coordinators.effects import StateRecord
+from echoless.coordinators.effects import InTransaction, StateRecord
+from echoless.protocol.control_records import EndMarker, MarkerType, build_marker
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.record_batch import walk
+from echoless.protocol.record_batch import read_header, walk
 from echoless.protocol.records import Record, build_batch, iterate_records
+from echoless.storage.appended import Appended
 from echoless.storage.file_system import StorageError
 from echoless.storage.log_config import LogConfig
 from tests.broker.partitions.fake_fencing import FakeFencing
@@ -33,6 +35,9 @@ class Noted:
 
     def committed(self, token: int) -> None:
         self.outcomes.append(token)
+
+    def ended(self, producer_id: int, *, is_commit: bool) -> None:
+        self.outcomes.append(f"{'commit' if is_commit else 'abort'} {producer_id}")
 
     def failed(self, token: int, code: ErrorCode, *, may_commit: bool) -> None:
         self.outcomes.append((token, code, may_commit))
@@ -277,3 +282,64 @@ async def test_a_failed_disk_is_reported_once(*, is_closed: bool) -> None:
     one.led.partition.waiters.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
     await one.turn()
     assert one.noted.outcomes == ([] if is_closed else [(1, ErrorCode.KAFKA_STORAGE_ERROR, True)])
+
+
+def mark(one: Appending, producer_id: int, kind: MarkerType = MarkerType.COMMIT) -> int:
+    """Stores a marker as the writer of markers does; returns the offset after it."""
+    batch = build_marker(EndMarker(kind, 0), producer_id, 0, NOW_MS)
+    result = one.led.partition.append_for_coordinator(batch, read_header(batch), NOW_MS)
+    assert isinstance(result, Appended)
+    return result.last_offset + 1
+
+
+async def test_a_transactional_append_is_a_batch_of_its_own() -> None:
+    """It has the producer's id and epoch and no sequence, and opens a transaction."""
+    one = Appending()
+    one.appends.append(1, records("a"))
+    one.appends.append(2, records("b"), transaction=InTransaction(7, 3))
+    one.appends.append(3, records("c"))
+    one.appends.append_now()
+    assert one.batches() == [[b"a"], [b"b"], [b"c"]]
+    assert one.led.one.log.producers.open_transaction(7) == 1
+    header = next(header for _, header in walk(one.led.one.log.read(1, 1, 2)))
+    assert (header.producer_epoch, header.base_sequence, header.is_transactional) == (3, -1, True)
+    assert one.noted.outcomes == [1, 2, 3]
+
+
+async def test_an_append_of_an_older_producer_epoch_is_refused() -> None:
+    """The token fails with the log's code, and nothing is stored."""
+    one = Appending()
+    one.appends.append(1, records("a"), transaction=InTransaction(7, 3))
+    one.appends.append(2, records("b"), transaction=InTransaction(7, 2))
+    one.appends.append_now()
+    assert one.noted.outcomes == [1, (2, ErrorCode.INVALID_PRODUCER_EPOCH, False)]
+    assert one.batches() == [[b"a"]]
+
+
+async def test_a_marker_is_notified_of_after_what_comes_before_it() -> None:
+    """Once it is committed, not when it is stored; only then what waits for it goes on."""
+    one = Appending(replicas=(1, 2))
+    one.appends.append(1, records("a"), transaction=InTransaction(7, 0))
+    one.appends.append_now()
+    end = mark(one, 7, MarkerType.ABORT)
+    settled = one.appends.settled(end)
+    one.follower_has(1)
+    await one.turn()
+    assert one.noted.outcomes == [1]
+    assert not settled.done()
+    one.follower_has(2)
+    await one.turn()
+    assert one.noted.outcomes == [1, "abort 7"]
+    assert settled.result()
+    assert one.appends.settled(end).result()
+
+
+async def test_what_waits_for_a_marker_learns_that_the_lead_is_lost() -> None:
+    """The same goes for what asks later; and no marker is listened to from then on."""
+    one = Appending(replicas=(1, 2))
+    end = mark(one, 7)
+    settled = one.appends.settled(end)
+    one.appends.close()
+    assert not settled.result()
+    assert not one.appends.settled(end).result()
+    assert one.led.partition.marker_listener is None

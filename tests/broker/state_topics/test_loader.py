@@ -9,8 +9,10 @@ import pytest
 
 from echoless.broker.config.loading import LogFlush
 from echoless.broker.state_topics import loader
+from echoless.broker.state_topics.appends import in_transaction
 from echoless.broker.state_topics.leadership import Leadership
-from echoless.broker.state_topics.loader import load
+from echoless.broker.state_topics.loader import ReplayReceiver, load
+from echoless.protocol.control_records import EndMarker, MarkerType, build_marker
 from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
 from echoless.protocol.record_batch import read_header
 from echoless.protocol.records import Record, build_batch
@@ -29,6 +31,7 @@ class Loading:
 
     replicas: tuple[int, ...] = (1,)
     applied: list[tuple[bytes, bytes | None]] = field(default_factory=list)
+    in_transactions: list[tuple[int, bytes | bool]] = field(default_factory=list)
     led: Led = field(init=False)
 
     def __post_init__(self) -> None:
@@ -37,21 +40,31 @@ class Loading:
         self.led = Led(LogFlush.OS, self.replicas, fencing, OneLog(config))
         self.led.lead(EPOCH, isr=self.replicas)
 
-    def store(
-        self, *records: tuple[bytes | None, bytes | None], transactional: bool = False
-    ) -> None:
-        batch = build_batch(
-            [Record(0, NOW_MS, key, value) for key, value in records],
-            is_transactional=transactional,
-        )
+    def store(self, *records: tuple[bytes | None, bytes | None]) -> None:
+        batch = build_batch([Record(0, NOW_MS, key, value) for key, value in records])
         self.led.partition.append_state(batch, read_header(batch), NOW_MS)
+
+    def append_in_transaction(self, producer_id: int, key: bytes) -> None:
+        batch = in_transaction(build_batch([Record(0, NOW_MS, key, b"")]), producer_id, 0)
+        self.led.partition.append_for_coordinator(batch, read_header(batch), NOW_MS)
+
+    def mark(self, producer_id: int, kind: MarkerType) -> None:
+        batch = build_marker(EndMarker(kind, 0), producer_id, 0, NOW_MS)
+        self.led.partition.append_for_coordinator(batch, read_header(batch), NOW_MS)
 
     def apply(self, key: bytes, value: bytes | None) -> str | None:
         self.applied.append((key, value))
         return "no such key" if key == b"bad" else None
 
     async def load(self) -> int:
-        return await load(Leadership(self.led.partition, EPOCH), self.apply)
+        replayed = ReplayReceiver(self.apply, self.apply_in_transaction, self.end_transaction)
+        return await load(Leadership(self.led.partition, EPOCH), replayed)
+
+    def apply_in_transaction(self, producer_id: int, key: bytes, _value: bytes | None) -> None:
+        self.in_transactions.append((producer_id, key))
+
+    def end_transaction(self, producer_id: int, is_commit: bool) -> None:
+        self.in_transactions.append((producer_id, is_commit))
 
 
 async def test_every_record_is_applied_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,10 +86,9 @@ async def test_an_empty_log_is_loaded_at_once() -> None:
 async def test_records_without_a_key_or_that_cannot_be_applied_are_skipped(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Each with a warning that names its offset; those of transactions have never been committed."""
+    """Each with a warning that names its offset."""
     one = Loading()
     one.store((b"a", b"1"), (None, b"2"), (b"bad", b"3"))
-    one.store((b"in a transaction", b"4"), transactional=True)
     one.store((b"b", b"5"))
     assert await one.load() == 4
     assert one.applied == [(b"a", b"1"), (b"bad", b"3"), (b"b", b"5")]
@@ -84,6 +96,21 @@ async def test_records_without_a_key_or_that_cannot_be_applied_are_skipped(
         "orders-0: the record at offset 1 is skipped: it has no key",
         "orders-0: the record at offset 2 is skipped: no such key",
     ]
+
+
+async def test_records_of_transactions_are_told_apart() -> None:
+    """They go to another receiver, with their producer, and so do the markers; a state without one skips both."""
+    one = Loading()
+    one.store((b"a", b"1"))
+    one.append_in_transaction(7, b"b")
+    one.append_in_transaction(8, b"c")
+    one.mark(8, MarkerType.COMMIT)
+    one.mark(7, MarkerType.ABORT)
+    assert await one.load() == 3
+    assert one.applied == [(b"a", b"1")]
+    assert one.in_transactions == [(7, b"b"), (8, b"c"), (8, True), (7, False)]
+    leadership = Leadership(one.led.partition, EPOCH)
+    assert await load(leadership, ReplayReceiver(one.apply)) == 1
 
 
 async def test_loading_ends_when_the_high_watermark_has_passed_what_was_loaded() -> None:

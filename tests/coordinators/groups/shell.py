@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from echoless.coordinators.effects import (
     AppendRecords,
@@ -20,6 +21,7 @@ from echoless.coordinators.events import (
     Now,
     Requested,
     TimerFired,
+    TransactionEnded,
 )
 from echoless.coordinators.groups.answers import GroupAnswer, refusal
 from echoless.coordinators.groups.config import GroupCoordinatorConfig
@@ -39,6 +41,20 @@ RANGE = (("range", b"\x00\x01\x00\x00\x00\x01\x00\x01t"),)
 """A subscription to topic t."""
 
 
+class LoggedInTransaction(NamedTuple):
+    """A record of a transactional batch."""
+
+    producer_id: int
+    record: StateRecord
+
+
+class LoggedMarker(NamedTuple):
+    """The end of a producer's transaction."""
+
+    producer_id: int
+    is_commit: bool
+
+
 class Shell:
     """Carries out effects: appends commit at once, unless `holds_appends`."""
 
@@ -46,7 +62,7 @@ class Shell:
         self.config = config or GroupCoordinatorConfig()
         self.ms = 0
         self.wall_skew_ms = 0
-        self.log: list[StateRecord] = []
+        self.log: list[StateRecord | LoggedInTransaction | LoggedMarker] = []
         """The records that are committed."""
         self.held: list[AppendRecords] = []
         """Appends that are neither committed nor refused."""
@@ -82,9 +98,31 @@ class Shell:
         self._owed.clear()
         self.coordinator = GroupCoordinator(self.config, topics=self.known_topics())
         for record in self.log:
-            assert self.coordinator.apply(*record) is None
+            self._replay(record)
         for effects in self.coordinator.start(self.now):
             self.perform(effects)
+
+    def _replay(self, record: StateRecord | LoggedInTransaction | LoggedMarker) -> None:
+        match record:
+            case LoggedInTransaction(producer_id, of_transaction):
+                assert self.coordinator.apply_in_transaction(producer_id, *of_transaction) is None
+            case LoggedMarker(producer_id, is_commit):
+                self.coordinator.end_replayed_transaction(producer_id, is_commit)
+            case _:
+                assert self.coordinator.apply(*record) is None
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """Store a marker, behind all appends."""
+        self.commit_all()
+        self.log.append(LoggedMarker(producer_id, is_commit))
+        self.step(TransactionEnded(producer_id, is_commit))
+
+    def _store(self, append: AppendRecords) -> None:
+        if append.transaction is None:
+            self.log += append.records
+        else:
+            producer_id = append.transaction.producer_id
+            self.log += [LoggedInTransaction(producer_id, one) for one in append.records]
 
     def send(self, request: GroupRequest) -> int:
         """Send a request; its number is that of its answer."""
@@ -151,7 +189,7 @@ class Shell:
     def commit(self) -> None:
         """Commit the oldest append."""
         append = self.held.pop(0)
-        self.log += append.records
+        self._store(append)
         self.step(AppendCommitted(append.token))
 
     def refuse(self, code: ErrorCode) -> None:
@@ -174,7 +212,7 @@ class Shell:
             append = self.held.pop(0)
             self.step(AppendFailed(append.token, ErrorCode.REQUEST_TIMED_OUT, may_commit=True))
             check()
-            self.log += append.records
+            self._store(append)
             self.step(AppendCommitted(append.token))
 
     def abandon(self, reply_id: int) -> None:

@@ -1,1 +1,0 @@
-"""Transactions as clients see them, from the first request to what readers are given."""
