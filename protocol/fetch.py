@@ -25,12 +25,12 @@ _HEAD_V4: Final = struct.Struct(">4xi")
 _HEAD_V7: Final = struct.Struct(">4xhii")
 """Throttle time, error, session, count of topics."""
 _HEAD_V12: Final = struct.Struct(">4xhi")
-_PARTITION_V4: Final = struct.Struct(">ihqq4xi")
-"""Index, error, two offsets, no aborted transactions, bytes of records."""
-_PARTITION_V5: Final = struct.Struct(">ihqqq4xi")
-_PARTITION_V11: Final = struct.Struct(">ihqqq4xii")
+_PARTITION_V4: Final = struct.Struct(">ihqqii")
+"""Index, error, two offsets, the count of aborted transactions (none or null), bytes of records."""
+_PARTITION_V5: Final = struct.Struct(">ihqqqii")
+_PARTITION_V11: Final = struct.Struct(">ihqqqiii")
 _PARTITION_V12: Final = struct.Struct(">ihqqqbi")
-"""Index, error, three offsets, no aborted transactions, the preferred replica."""
+"""Index, error, three offsets, aborted transactions (none or null), the preferred replica."""
 _PARTITION_BEGINNING: Final = struct.Struct(">ihqq")
 """Index, error, two offsets; the log start, aborted transactions and the rest follow."""
 _INT64: Final = struct.Struct(">q")
@@ -38,7 +38,7 @@ _ABORTED: Final = struct.Struct(">qq")
 """Producer id, first offset."""
 _EPOCH_END: Final = struct.Struct(">iq")
 _EMPTY: Final = 1
-"""A compact array without elements."""
+"""A compact array without elements; 0 is null, and without compactness 0 and -1."""
 _NO_PREFERRED_REPLICA: Final = -1
 _FLEXIBLE_FROM: Final = 12
 _TOPIC_IDS_FROM: Final = 13
@@ -65,8 +65,11 @@ class PartitionFetched(NamedTuple):
     records: bytes = b""
     diverging_epoch: tuple[int, int] | None = None
     """`(epoch, its end offset)` where the fetcher's log diverged from ours (v12 on)."""
-    aborted: Sequence[tuple[int, int]] = ()
-    """Producer id and first offset of aborted transactions that may have batches among `records`, by their markers."""
+    aborted: Sequence[tuple[int, int]] | None = None
+    """Producer id and first offset of aborted transactions that may have batches among `records`, by their markers.
+
+    None for readers of all records, and beside an error.
+    """
 
 
 PackedTopic = tuple[str | uuid.UUID, int, list[bytes]]
@@ -95,20 +98,22 @@ def pack_row(version: int, row: PartitionFetched) -> tuple[bytes, ...]:
         if aborted:
             head = _head_with_aborted(version, row)
         else:
-            fields = (index, error, high_watermark, stable, start, _EMPTY, _NO_PREFERRED_REPLICA)
+            listed = 0 if aborted is None else _EMPTY
+            fields = (index, error, high_watermark, stable, start, listed, _NO_PREFERRED_REPLICA)
             head = _PARTITION_V12.pack(*fields) + write_unsigned_varint(size + 1)
         end = NO_TAGS if diverging is None else _diverging(diverging)
         return (head, records, end) if size else (head + end,)
+    listed = -1 if aborted is None else 0
     if aborted:
         head = _head_with_aborted(version, row)
     elif version >= 11:
         head = _PARTITION_V11.pack(
-            index, error, high_watermark, stable, start, _NO_PREFERRED_REPLICA, size
+            index, error, high_watermark, stable, start, listed, _NO_PREFERRED_REPLICA, size
         )
     elif version >= 5:
-        head = _PARTITION_V5.pack(index, error, high_watermark, stable, start, size)
+        head = _PARTITION_V5.pack(index, error, high_watermark, stable, start, listed, size)
     else:
-        head = _PARTITION_V4.pack(index, error, high_watermark, stable, size)
+        head = _PARTITION_V4.pack(index, error, high_watermark, stable, listed, size)
     return (head, records) if size else (head,)
 
 
@@ -170,17 +175,17 @@ def _fixed(
         out.append(_INT16.pack(len(name)) + name + _INT32.pack(len(partitions)))
         for row in partitions:
             index, error, high_watermark, stable, start, records, _, aborted = row
-            size = len(records)
+            size, listed = len(records), -1 if aborted is None else 0
             if aborted:
                 head = _head_with_aborted(version, row)
             elif version >= 11:
                 head = _PARTITION_V11.pack(
-                    index, error, high_watermark, stable, start, _NO_PREFERRED_REPLICA, size
+                    index, error, high_watermark, stable, start, listed, _NO_PREFERRED_REPLICA, size
                 )
             elif version >= 5:
-                head = _PARTITION_V5.pack(index, error, high_watermark, stable, start, size)
+                head = _PARTITION_V5.pack(index, error, high_watermark, stable, start, listed, size)
             else:
-                head = _PARTITION_V4.pack(index, error, high_watermark, stable, size)
+                head = _PARTITION_V4.pack(index, error, high_watermark, stable, listed, size)
             out.append(head)
             if size:
                 total += size
@@ -199,7 +204,8 @@ def _flexible(
         out.append(_topic(version, topic) + write_unsigned_varint(len(partitions) + 1))
         for row in partitions:
             index, error, high_watermark, stable, start, records, diverging, aborted = row
-            fields = (index, error, high_watermark, stable, start, _EMPTY, _NO_PREFERRED_REPLICA)
+            listed = 0 if aborted is None else _EMPTY
+            fields = (index, error, high_watermark, stable, start, listed, _NO_PREFERRED_REPLICA)
             size = len(records)
             if aborted:
                 out.append(_head_with_aborted(version, row))
@@ -217,7 +223,8 @@ def _flexible(
 def _head_with_aborted(version: int, row: PartitionFetched) -> bytes:
     """The bytes of a row up to its records."""
     is_flexible = version >= _FLEXIBLE_FROM
-    count, tags = len(row.aborted), NO_TAGS if is_flexible else b""
+    aborted = row.aborted or ()
+    count, tags = len(aborted), NO_TAGS if is_flexible else b""
     out = [
         _PARTITION_BEGINNING.pack(
             row.partition, row.error_code, row.high_watermark, row.last_stable_offset
@@ -226,7 +233,7 @@ def _head_with_aborted(version: int, row: PartitionFetched) -> bytes:
     if version >= 5:
         out.append(_INT64.pack(row.log_start_offset))
     out.append(write_unsigned_varint(count + 1) if is_flexible else _INT32.pack(count))
-    for producer_id, first_offset in row.aborted:
+    for producer_id, first_offset in aborted:
         out += (_ABORTED.pack(producer_id, first_offset), tags)
     if version >= 11:
         out.append(_INT32.pack(_NO_PREFERRED_REPLICA))

@@ -98,7 +98,7 @@ async def _decoded_in_thread(
 def _raw(message: Fetch, fetched: PartitionFetched) -> dict[str, Any]:
     raw = {"batches": fetched.records, "next_offset": _end_of(message, fetched)}
     if message.isolation_level == READ_COMMITTED:
-        raw["aborted"] = [list(one) for one in fetched.aborted]
+        raw["aborted"] = [list(one) for one in fetched.aborted or ()]
     return raw
 
 
@@ -116,7 +116,7 @@ def _decoded(message: Fetch, fetched: PartitionFetched) -> dict[str, Any]:
     next_offset = at = message.offset
     view = memoryview(fetched.records)
     try:
-        for position, header in data_batches(view, fetched.aborted):
+        for position, header in data_batches(view, fetched.aborted or ()):
             at = header.base_offset
             for record in _read(view[position : position + header.size], header):
                 if record.offset < message.offset:

@@ -136,7 +136,7 @@ class FetchPass:
             if last_epoch >= 0:
                 diverging = _diverging_epoch(partition, offset, last_epoch)
             records = b""
-            aborted: Sequence[tuple[int, int]] = ()
+            aborted: Sequence[tuple[int, int]] | None = () if self._is_read_committed else None
             if diverging is None:
                 end = stable if self._is_read_committed else partition.high_watermark
                 found = self._records(partition.log, offset, end, bytes_max)

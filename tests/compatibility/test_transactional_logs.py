@@ -255,10 +255,29 @@ async def test_every_fetch_has_what_it_needs(
             assert shown == [one for one in expected if begin <= one[0] < end]
 
 
-async def row_of(connection: RawConnection, offset: int, *, bytes_max: int) -> Any:
-    """A fetch of committed records."""
+@pytest.mark.parametrize("isolation_level", [0, 1])
+async def test_lists_that_are_empty(
+    both: tuple[RawConnection, RawConnection], isolation_level: int
+) -> None:
+    """Null for readers of all records and beside an error, without entries for those of committed records, as Kafka's."""
+    (high_watermark, stable) = await ends(both[0])
+    for offset in (0, stable, high_watermark, 10**9):
+        kafka, echoless = [
+            await row_of(one, offset, bytes_max=1, isolation_level=isolation_level) for one in both
+        ]
+        assert echoless.error_code == kafka.error_code
+        if kafka.aborted_transactions:
+            assert echoless.aborted_transactions
+        else:
+            assert echoless.aborted_transactions == kafka.aborted_transactions, offset
+
+
+async def row_of(
+    connection: RawConnection, offset: int, *, bytes_max: int, isolation_level: int = 1
+) -> Any:
+    """The row of a fetch."""
     rows = {TOPIC: [wanted_partition(offset, bytes_max=bytes_max)]}
-    response = await fetch(connection, rows, isolation_level=1)
+    response = await fetch(connection, rows, isolation_level=isolation_level)
     return response.responses[0].partitions[0]
 
 

@@ -127,7 +127,10 @@ class Model:
             read = self.read(part, row, request["isolation_level"])
             error, records = (1, b"") if read is None else (0, read)
         self.size += len(records)
-        return answered(row, error, None if error else part, records, diverging)
+        fields = answered(row, error, None if error else part, records, diverging)
+        if not error and request["isolation_level"] == 1:
+            fields["aborted_transactions"] = []
+        return fields
 
     def read(self, part: Part, row: dict[str, int], isolation_level: int) -> bytes | None:
         """The records; None if the offset is out of range."""
@@ -156,7 +159,7 @@ def answered(
         "high_watermark": -1 if part is None else part.high_watermark,
         "last_stable_offset": -1 if part is None else part.last_stable_offset,
         "log_start_offset": -1 if part is None else part.log_start_offset,
-        "aborted_transactions": [],
+        "aborted_transactions": None,
         "preferred_read_replica": -1,
         "records": records,
     }

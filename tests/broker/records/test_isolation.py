@@ -14,13 +14,14 @@ from echoless.broker.partitions.partition import Partition
 from echoless.broker.records import fetch as fetch_module
 from echoless.protocol.control_records import MarkerType, read_marker
 from echoless.protocol.errors import ErrorCode
+from echoless.protocol.fetch import PartitionFetched
 from echoless.protocol.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from echoless.protocol.record_batch import walk
 from echoless.protocol.records import read_records
 from tests.broker.handlers.test_fetch_sessions import LONG_MS
 from tests.support.in_process import Running
 from tests.support.raw_client import RawConnection, create_topic
-from tests.support.session_client import INT32_MAX, send
+from tests.support.session_client import INT32_MAX, ask, send
 from tests.support.transactions_by_hand import HandMadeTransactions
 
 COMMITTED, UNCOMMITTED = 1, 0
@@ -75,7 +76,7 @@ async def test_only_what_was_committed_is_seen(running: Running, kafka: RawConne
     assert row.aborted == [(2, 2)]
     assert visible(row, 0) == [(0, b"a"), (1, b"b")]
     everything = await read(running, 0, isolation=UNCOMMITTED)
-    assert not everything.aborted
+    assert everything.aborted is None
     assert everything.records == row.records
 
 
@@ -153,6 +154,54 @@ async def test_a_wait_ends_when_the_transaction_has(running: Running, kafka: Raw
     assert topic.partitions[0].last_stable_offset == 2
     for reader in both:
         await reader.close()
+
+
+@pytest.mark.parametrize("is_session", [True, False])
+async def test_kept_rows_follow_the_last_stable_offset(
+    running: Running, kafka: RawConnection, is_session: bool
+) -> None:
+    """Rows of a session, or of a connection that repeats its requests, are answered as those of a first request."""
+    count, rng = 20, random.Random(4)
+    await create_topic(kafka, "t", count)
+    partitions = [running.broker.partitions["t", index] for index in range(count)]
+    hands = [HandMadeTransactions(one) for one in partitions]
+    offsets, number = [0] * count, 0
+    committed: list[list[bytes]] = [[] for _ in range(count)]
+    seen: list[list[bytes]] = [[] for _ in range(count)]
+    open_values: dict[tuple[int, int], list[bytes]] = {}
+    changed = range(count)
+    for turn in range(60):
+        names = changed if is_session and turn else range(count)
+        session = (number, turn) if is_session else (0, -1)
+        rows = {"t": [(index, offsets[index]) for index in names]} if names else {}
+        response = await ask(kafka, session, rows, isolation_level=COMMITTED)
+        assert response.error_code == 0
+        number, changed = response.session_id, []
+        for row in [row for topic in response.responses for row in topic.partitions]:
+            index = row.partition_index
+            assert row.last_stable_offset == partitions[index].last_stable_offset
+            assert row.aborted_transactions is not None
+            if row.records:
+                aborted = [(one.producer_id, one.first_offset) for one in row.aborted_transactions]
+                found = PartitionFetched(index, records=row.records, aborted=aborted)
+                seen[index] += [value for _, value in visible(found, offsets[index])]
+                offsets[index] = [header.next_offset for _, header in walk(row.records)][-1]
+                changed.append(index)
+        assert offsets == [one.last_stable_offset for one in partitions]
+        assert seen == committed  # of a partition only one transaction is open at a time
+        for _ in range(rng.randrange(6)):
+            index, producer_id = rng.randrange(count), rng.randrange(2)
+            key = index, producer_id
+            if key in open_values and rng.random() < 0.6:
+                kind = rng.choice([MarkerType.COMMIT, MarkerType.ABORT])
+                hands[index].end(producer_id, kind)
+                values = open_values.pop(key)
+                if kind is MarkerType.COMMIT:
+                    committed[index] += values
+            elif key in open_values or not any(one[0] == index for one in open_values):
+                value = b"%d-%d" % (turn, producer_id)
+                hands[index].write(producer_id, value)
+                open_values.setdefault(key, []).append(value)
 
 
 async def test_the_end_of_the_log_depends_on_the_reader(
