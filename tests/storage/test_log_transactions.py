@@ -1,7 +1,7 @@
 """Transactions of a log: however it comes to its state, the state is that of its batches.
 
 Random histories of plain and transactional batches, commits of offsets without a sequence, and markers; the log is rolled,
-flushed, killed, closed, cut, copied by a follower, and begun anew from a snapshot. After each step the open transactions, the
+flushed, killed, closed, cut, opened with an older producer snapshot, copied by a follower, and begun anew from a snapshot. After each step the open transactions, the
 last stable offset, the aborted ranges and the last markers equal those of a naive scan of the batches.
 """
 
@@ -31,7 +31,7 @@ from echoless.storage.file_system import FileSystem
 from echoless.storage.log_config import LogConfig
 from echoless.storage.producers.snapshot import decode_snapshot, encode_snapshot
 from echoless.storage.transaction_index import TransactionIndex
-from tests.storage.log_workload import make_batch, read_all
+from tests.storage.log_workload import facts_of_entries, make_batch, read_all
 from tests.storage.one_log import DIRECTORY, NOW_MS, OneLog
 
 PRODUCERS: Final = 3
@@ -99,11 +99,15 @@ class Transactions:
         self.one = OneLog(LogConfig(segment_bytes=900, index_interval_bytes=200, retention_ms=-1))
         self.sequences = dict.fromkeys(range(PRODUCERS), 0)
         self.numbers = dict.fromkeys(range(PRODUCERS), 0)
+        self.epochs = dict.fromkeys(range(PRODUCERS), 0)
 
     def write(self, producer_id: int, count: int) -> None:
         """A batch in a transaction, begun by it if necessary."""
         batch = make_batch(
-            producer_id=producer_id, epoch=0, sequence=self.sequences[producer_id], count=count
+            producer_id=producer_id,
+            epoch=self.epochs[producer_id],
+            sequence=self.sequences[producer_id],
+            count=count,
         )
         self.sequences[producer_id] += count
         batch = transactional(batch)
@@ -112,14 +116,22 @@ class Transactions:
 
     def write_offsets(self, producer_id: int) -> None:
         """As the coordinator of groups within a transaction."""
-        batch = transactional(make_batch(producer_id=producer_id, epoch=0, sequence=-1))
+        batch = transactional(
+            make_batch(producer_id=producer_id, epoch=self.epochs[producer_id], sequence=-1)
+        )
         answer = self.one.log.append(batch, read_header(batch), 0, NOW_MS, origin=COORDINATOR)
         assert isinstance(answer, Appended), answer
 
     def end(self, producer_id: int, kind: MarkerType) -> None:
         self.numbers[producer_id] += 1
         marker = EndMarker(kind, 0, self.numbers[producer_id])
-        assert isinstance(self.mark(producer_id, marker), Appended)
+        assert isinstance(self.mark(producer_id, marker, self.epochs[producer_id]), Appended)
+
+    def fence(self, producer_id: int) -> None:
+        """As a coordinator that aborts the transaction of an instance which another one replaces."""
+        self.epochs[producer_id] += 1
+        self.sequences[producer_id] = 0
+        self.end(producer_id, MarkerType.ABORT)
 
     def mark(self, producer_id: int, marker: EndMarker, epoch: int = 0) -> object:
         batch = build_marker(marker, producer_id, epoch, NOW_MS)
@@ -128,7 +140,10 @@ class Transactions:
     def write_plain(self, producer_id: int) -> None:
         """Outside a transaction; refused within one."""
         batch = make_batch(
-            producer_id=producer_id, epoch=0, sequence=self.sequences[producer_id], count=1
+            producer_id=producer_id,
+            epoch=self.epochs[producer_id],
+            sequence=self.sequences[producer_id],
+            count=1,
         )
         is_open = self.one.log.producers.open_transaction(producer_id) is not None
         answer = self.one.log.append(batch, read_header(batch), 0, NOW_MS)
@@ -185,11 +200,12 @@ STEPS: Final = st.one_of(
     st.tuples(st.just("plain"), st.integers(0, PRODUCERS - 1), st.just(0)),
     st.tuples(st.just("commit"), st.integers(0, PRODUCERS - 1), st.just(0)),
     st.tuples(st.just("abort"), st.integers(0, PRODUCERS - 1), st.just(0)),
-    st.tuples(st.sampled_from(["roll", "flush", "kill", "close", "follow", "cut"]), st.just(0), st.integers(0, 6)),
+    st.tuples(st.just("fence"), st.integers(0, PRODUCERS - 1), st.just(0)),
+    st.tuples(st.sampled_from(["roll", "flush", "kill", "close", "follow", "cut", "old snapshot"]), st.just(0), st.integers(0, 6)),
 )  # fmt: skip
 
 
-def play(history: Transactions, step: tuple[str, int, int]) -> None:  # noqa: C901 - one case for each kind
+def play(history: Transactions, step: tuple[str, int, int]) -> None:  # noqa: C901, PLR0912 - one case for each kind
     kind, producer_id, number = step
     log = history.one.log
     match kind:
@@ -203,6 +219,13 @@ def play(history: Transactions, step: tuple[str, int, int]) -> None:  # noqa: C9
             history.end(producer_id, MarkerType.COMMIT)
         case "abort":
             history.end(producer_id, MarkerType.ABORT)
+        case "fence":
+            history.fence(producer_id)
+        case "old snapshot":
+            log.flush()
+            for name in history.one.files(".snapshot")[-number:] if number else []:
+                history.one.fs.remove(f"{DIRECTORY}/{name}")
+            history.one.open(recovery_point=log.recovery_point)
         case "roll":
             log.roll(NOW_MS)
         case "flush":
@@ -223,6 +246,7 @@ def forget(history: Transactions) -> None:
     for producer_id in range(PRODUCERS):
         entry = history.one.log.producers.get(producer_id)
         history.sequences[producer_id] = 0 if entry is None else entry.last_sequence + 1
+        history.epochs[producer_id] = 0 if entry is None else entry.producer_epoch
         last = history.one.log.producers.last_marker(producer_id)
         history.numbers[producer_id] = 0 if last is None else max(last.number, 0)
 
@@ -239,7 +263,11 @@ def test_the_state_is_that_of_the_batches(steps: list[tuple[str, int, int]]) -> 
     history.check()
     history.one.close_and_open()
     history.check()
-    history.check(history.copied())
+    follower = history.copied()
+    history.check(follower)
+    assert facts_of_entries(follower.log.producers.items()) == facts_of_entries(
+        history.one.log.producers.items()
+    )
 
 
 @given(st.lists(STEPS, max_size=30), st.floats(0, 1))
@@ -367,7 +395,7 @@ def test_random_long_histories() -> None:
     for seed in range(6):
         rng, history = random.Random(seed), Transactions()
         for _ in range(200):
-            kind = rng.choice(["write"] * 6 + ["offsets", "plain", "commit", "abort", "abort", "roll", "flush", "kill", "close", "cut"])  # fmt: skip
+            kind = rng.choice(["write"] * 6 + ["offsets", "plain", "commit", "abort", "abort", "fence", "roll", "flush", "kill", "close", "cut", "old snapshot"])  # fmt: skip
             play(history, (kind, rng.randrange(PRODUCERS), rng.randint(1, 3)))
         history.check(committed=rng.random())
         history.check(history.copied())
