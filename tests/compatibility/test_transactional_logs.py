@@ -312,3 +312,24 @@ def test_the_aborted_transactions_are_made_again(pair: Pair) -> None:
         assert len([*here.glob("*.log")]) > 5
     finally:
         pair.echoless.start()
+
+
+async def test_a_hanging_transaction_is_found_and_aborted(pair: Pair) -> None:
+    """Kafka's own tool: no coordinator here knows the transactions that were copied. The last test of the log."""
+    tool = ("org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server")
+    address, where = pair.echoless.kafka_address, ("--topic", TOPIC, "--partition", "0")
+    described = await asyncio.to_thread(run_tool, *tool, address, "describe-producers", *where)
+    names_of, *rows = [line.split() for line in described.splitlines() if line.strip()]
+    starts = [
+        dict(zip(names_of, row, strict=False))["CurrentTransactionStartOffset"] for row in rows
+    ]
+    open_at = sorted(int(start) for start in starts if start != "None")
+    assert open_at
+    connection = await RawConnection.open(address)
+    for start in open_at:
+        assert (await ends(connection))[1] == start
+        options = ("abort", *where, "--start-offset", str(start))
+        await asyncio.to_thread(run_tool, *tool, address, *options)
+    high_watermark, stable = await ends(connection)
+    assert stable == high_watermark
+    await connection.close()

@@ -99,7 +99,7 @@ function partitions({ name, parts }, speed, behind) {
     parts.map((part) => el("tr", {}, el("th", { scope: "row" }, part.partition),
       el("td", { class: "n" }, part.leader < 0 ? el("span", { class: "pill bad" }, "✕ none") : part.leader), el("td", { class: "n" }, part.leader_epoch),
       isMany && el("td", {}, part.replicas.map((id) => el("span", { class: `pill ${part.isr.includes(id) ? "good" : "odd"}`, title: part.isr.includes(id) ? "in sync" : "not in sync" }, `${part.isr.includes(id) ? "✓" : "▲"} ${id}`))),
-      el("td", { class: "n id" }, whole(part.log_start_offset)), el("td", { class: "n id" }, whole(part.high_watermark)), el("td", { class: "n id" }, whole(part.log_end_offset)),
+      el("td", { class: "n id" }, whole(part.log_start_offset)), el("td", { class: "n id", title: part.last_stable_offset < part.high_watermark ? `open transactions: readers of committed records stop at ${whole(part.last_stable_offset)}` : "" }, whole(part.high_watermark)), el("td", { class: "n id" }, whole(part.log_end_offset)),
       el("td", { class: "n" }, bytes(part.size_bytes)), el("td", { class: "n" }, speeds([speed(name, part.partition)])),
       el("td", { class: "n" }, el("a", { href: `#/producers/${encodeURIComponent(name)}/${part.partition}` }, whole(part.producers))),
       el("td", {}, lagOf(behind, name, part.partition)))));
