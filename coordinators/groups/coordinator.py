@@ -188,7 +188,7 @@ class GroupCoordinator:
             case RegexResolved() | TargetMade():
                 group_id = event.group_id
             case _:
-                if self._ended is None or isinstance(event, Abandoned):
+                if self._ended is None or isinstance(event, Abandoned | TransactionEnded):
                     return None
                 group_id = self._ended
         group = recovery.take_out(self._store, group_id, self._last_token)

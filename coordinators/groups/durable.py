@@ -114,6 +114,10 @@ class DurableGroups:
         """Topic and partition of the group's offsets in transactions that have not ended."""
         return self._in_transactions.places(group_id)
 
+    def pending_values(self, group_id: str, place: tuple[str, int]) -> list[OffsetValue]:
+        """The offsets of a partition in such transactions that may still count."""
+        return self._in_transactions.values(group_id, place)
+
     def _count_offset(
         self, group_id: str, replaced: OffsetValue | None, value: OffsetValue | None
     ) -> None:

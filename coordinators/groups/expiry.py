@@ -58,7 +58,12 @@ def forget_topic(store: GroupStore, topic: DeletedTopic) -> Iterator[Effects]:
         topic.last_append = store.appends.last_token
     is_forgotten = store.appends.oldest_token > topic.last_append
     for count, group_id in enumerate(list(store.durable.groups), 1):
-        for partitions in _slices_of(store, group_id, topic.name):
+        if _waits_for_markers(store, group_id, topic):
+            is_forgotten = False
+        in_transactions = [
+            index for name, index in store.durable.pending_offsets(group_id) if name == topic.name
+        ]
+        for partitions in (*_slices_of(store, group_id, topic.name), in_transactions):
             places = _outdated(store, group_id, topic, partitions)
             effects: Effects = []
             if places:
@@ -73,22 +78,45 @@ def forget_topic(store: GroupStore, topic: DeletedTopic) -> Iterator[Effects]:
 def _outdated(
     store: GroupStore, group_id: str, topic: DeletedTopic, partitions: list[int]
 ) -> list[tuple[str, int]]:
-    """Choose the offsets that were committed before the topic was deleted."""
+    """Choose the partitions with offsets that were all committed before the topic was deleted, in transactions or not."""
     durable = store.durable.groups.get(group_id)
     stored = durable.offsets.get(topic.name, {}) if durable is not None else {}
-    return [
-        (topic.name, partition)
-        for partition in partitions
-        if partition in stored and stored[partition].commit_timestamp <= topic.deleted_ms
-    ]
+    found = []
+    for partition in partitions:
+        place = (topic.name, partition)
+        values = store.durable.pending_values(group_id, place)
+        if partition in stored:
+            values.append(stored[partition])
+        if values and all(one.commit_timestamp <= topic.deleted_ms for one in values):
+            found.append(place)
+    return found
+
+
+def _waits_for_markers(store: GroupStore, group_id: str, topic: DeletedTopic) -> bool:
+    """Whether an offset of the deleted topic cannot be removed: a transaction has one of its successor.
+
+    A tombstone would take both.
+    """
+    durable = store.durable
+    stored = (
+        durable.groups[group_id].offsets.get(topic.name, {}) if group_id in durable.groups else {}
+    )
+    for place in durable.pending_offsets(group_id):
+        if place[0] != topic.name:
+            continue
+        times = [one.commit_timestamp for one in durable.pending_values(group_id, place)]
+        if place[1] in stored:
+            times.append(stored[place[1]].commit_timestamp)
+        if times and min(times) <= topic.deleted_ms < max(times):
+            return True
+    return False
 
 
 def _remove_settled(store: GroupStore, group_id: str, places: list[tuple[str, int]]) -> Effects:
-    """Remove offsets but for those that are being committed or removed."""
+    """Remove offsets but for those that are being committed or removed; what transactions have of them goes as well."""
     group = store.find(group_id)
     pending = group.pending_offsets if group is not None else {}
-    in_transactions = store.durable.pending_offsets(group_id)
-    settled = [one for one in places if one not in pending and one not in in_transactions]
+    settled = [place for place in places if place not in pending]
     return _remove(store, group_id, settled, "its topic was deleted")
 
 

@@ -18,7 +18,7 @@ from echoless.coordinators.groups.classic.membership import generation_error
 from echoless.coordinators.groups.effects import Effects
 from echoless.coordinators.groups.group import Group, GroupState
 from echoless.coordinators.groups.prepared_commit import can_be_packed, offset_record
-from echoless.coordinators.groups.requests import CommittedPartition, TransactionalOffsetCommit
+from echoless.coordinators.groups.requests import TransactionalOffsetCommit
 from echoless.coordinators.groups.store import GroupStore
 from echoless.coordinators.groups.usage import Usage, metadata_size
 from echoless.protocol.errors import ErrorCode
@@ -46,7 +46,7 @@ def handle(
     code, group = _admit(store, bounds, request)
     if group is None or code is not ErrorCode.NONE:
         return [Reply(reply_id, OffsetCommitAnswer((code,) * len(request.partitions)))]
-    codes = [_code(bounds, request, one) for one in request.partitions]
+    codes = _codes(bounds, request)
     accepted = [one for one, code in zip(request.partitions, codes, strict=True) if not code]
     if not accepted:
         return _stored(reply_id, codes, ErrorCode.NONE, now)
@@ -95,19 +95,22 @@ def _admit(
     return code, group
 
 
-def _code(
-    bounds: GroupBounds, request: TransactionalOffsetCommit, one: CommittedPartition
-) -> ErrorCode:
-    size = metadata_size(one.metadata)
-    if len(one.metadata) > bounds.config.offset_metadata_max_bytes or not can_be_packed(
-        one.metadata
-    ):
-        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+def _codes(bounds: GroupBounds, request: TransactionalOffsetCommit) -> list[ErrorCode]:
+    """The errors of single partitions; there is room for all that is not too long in itself, or for none."""
+    longest = bounds.config.offset_metadata_max_bytes
+    size = sum(
+        metadata_size(one.metadata) for one in request.partitions if len(one.metadata) <= longest
+    )
     if not bounds.has_room_for_metadata(size, request.sharer):
-        return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    if not bounds.has_room_for_offsets(len(request.partitions), request.sharer):
-        return ErrorCode.POLICY_VIOLATION
-    return ErrorCode.NONE
+        longest = 0
+    has_room = bounds.has_room_for_offsets(len(request.partitions), request.sharer)
+    codes = []
+    for one in request.partitions:
+        code = ErrorCode.NONE if has_room else ErrorCode.POLICY_VIOLATION
+        if len(one.metadata) > longest or not can_be_packed(one.metadata):
+            code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+        codes.append(code)
+    return codes
 
 
 def _stored(reply_id: int, codes: list[ErrorCode], code: ErrorCode, _now: Now) -> Effects:

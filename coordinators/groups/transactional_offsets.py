@@ -83,6 +83,13 @@ class OffsetsInTransactions:
                 del self._by_producer[producer_id]
             self._leave(key, producer_id)
 
+    def values(self, group_id: str, place: Place) -> list[OffsetValue]:
+        """The offsets of a partition that may still count, the latest in the log at the end."""
+        key = OffsetKey(group_id, *place)
+        producers = self._by_group.get(group_id, {}).get(place, {})
+        found = [self._by_producer[producer_id][key] for producer_id in producers]
+        return [value for value in found if value is not None]
+
     def places(self, group_id: str) -> Collection[Place]:
         """The partitions of a group with an offset in a transaction that has not ended."""
         return self._by_group.get(group_id, {}).keys()

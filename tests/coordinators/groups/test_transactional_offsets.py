@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from echoless.coordinators.events import TransactionEnded
 from echoless.coordinators.groups.answers import FetchedOffset
+from echoless.coordinators.groups.config import GroupCoordinatorConfig
 from echoless.coordinators.groups.requests import (
     CommittedPartition,
     DeleteGroup,
@@ -167,16 +169,66 @@ def test_a_deleted_group_takes_its_open_offsets_along() -> None:
         assert fetched(shell, stable=True) == -1
 
 
-def test_a_deleted_topic_takes_only_what_is_settled() -> None:
-    """The rest goes when the transaction has ended."""
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_a_deleted_topic_takes_what_transactions_have_of_it(*, is_stored: bool) -> None:
+    """A topic that is created again would be read from there, and its records before it skipped."""
     shell = Shell()
-    shell.ask(plain(3))
+    if is_stored:
+        shell.ask(plain(3))
     shell.ask(txn(7))
     topic = shell.forget("t")
-    assert fetched(shell) == 3
-    shell.end_transaction(1, is_commit=False)
+    assert not topic.is_forgotten
+    assert fetched(shell, stable=True) == -1
+    shell.end_transaction(1, is_commit=True)
     shell.go_on_forgetting(topic)
+    assert topic.is_forgotten
     assert fetched(shell) == -1
+
+
+def test_an_offset_of_a_topic_that_was_created_again_stays() -> None:
+    """The old one waits for its marker: a tombstone would take both."""
+    shell = Shell()
+    shell.ask(txn(7))
+    deleted_ms = shell.now.wall_ms
+    shell.pass_time(1)
+    shell.ask(txn(8, producer_id=2))
+    topic = shell.forget("t", deleted_ms)
+    assert not topic.is_forgotten
+    shell.end_transaction(1, is_commit=True)
+    shell.go_on_forgetting(topic)
+    assert not topic.is_forgotten
+    shell.end_transaction(2, is_commit=True)
+    shell.go_on_forgetting(topic)
+    assert topic.is_forgotten
+    assert fetched(shell, stable=True) == 8
+
+
+def test_a_bug_at_the_end_of_a_transaction_leaves_more_than_a_group_in_doubt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The group of the last append is not the one that is half changed: everything is loaded again."""
+    shell = Shell()
+    shell.ask(plain(3, group_id="h"))
+    shell.ask(txn(7))
+    coordinator = shell.coordinator
+
+    def fail(*_given: object, **_named: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(coordinator._store.durable, "end_transaction", fail)
+    event = TransactionEnded(1, True)
+    with pytest.raises(ZeroDivisionError):
+        coordinator.step(event, shell.now)
+    assert coordinator.recover(event, shell.now) is None
+
+
+def test_the_metadata_of_a_request_has_room_as_a_whole() -> None:
+    """Rows that fit one by one, and not together, are refused."""
+    shell = Shell(GroupCoordinatorConfig(metadata_bytes_max=100))
+    rows = tuple(CommittedPartition("t", index, 1, 0, "m" * 60) for index in range(2))
+    answer = codes(shell, TransactionalOffsetCommit("g", 1, 0, rows))
+    assert answer == [ErrorCode.OFFSET_METADATA_TOO_LARGE] * 2
+    assert codes(shell, TransactionalOffsetCommit("g", 1, 0, rows[:1])) == [NONE]
 
 
 def test_what_is_open_counts_towards_the_bounds() -> None:
