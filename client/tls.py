@@ -98,4 +98,4 @@ def _remedy(reason: str) -> str:
         return "the broker needs a new one"
     if "mismatch" in text or "not valid for" in text:
         return "connect by a name that is in it, or set ssl.endpoint.identification.algorithm=none"
-    return "does ssl.ca.location hold the authority that signed it?"
+    return "does ssl.ca.location hold the authority that signed it? (Java and Spark call it ssl.truststore.location)"

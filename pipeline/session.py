@@ -33,6 +33,10 @@ def open_session(
     """The running Spark session, or a new one, whose workers find this `echoless`.
 
     `master` None: the one that `spark-submit` set, else `local[*]`. `settings` are Spark's own (`spark.…`).
+
+    It is a convenience: any session will do. It sets the time zone UTC and the log level ERROR; outside `spark-submit` also
+    no web page, no progress bar and 8 shuffle partitions; and in the environment, unless they are set, `PYSPARK_PYTHON`,
+    `PYSPARK_DRIVER_PYTHON`, `SPARK_LOCAL_IP` (127.0.0.1) and `PYTHONPATH`.
     """
     _prepare_workers()
     builder = SparkSession.builder.appName(name).config("spark.sql.session.timeZone", "UTC")

@@ -24,6 +24,7 @@ from typing import Any, Final, NamedTuple
 from echoless.pipeline.exactly_once.entries import TaskOrigin
 from echoless.pipeline.exactly_once.errors import LedgerError
 from echoless.pipeline.exactly_once.ledger_files import LedgerFiles
+from echoless.pipeline.exactly_once.verification import OTHER_JOB
 
 VERSION: Final = 1
 _DIRECTORIES: Final = 16
@@ -56,6 +57,8 @@ class BatchTasks:
         self._query_id = query_id
         self._batch_id = batch_id
         self.what = f"sink {sink}, batch {batch_id}"
+        self.cause = "" if query_id else f". {OTHER_JOB}"
+        """Another cause of rows that differ in a job."""
 
     def listing(self) -> TaskFiles:
         """Lists the batch's files."""

@@ -29,10 +29,11 @@ from pyspark.sql.types import StructType
 
 from echoless.pipeline.exactly_once.batch_record import BatchRecord
 from echoless.pipeline.exactly_once.columns import check_columns
+from echoless.pipeline.exactly_once.default_places import DefaultPlaces, default_places
 from echoless.pipeline.exactly_once.ends import TaskReport, end_batch
 from echoless.pipeline.exactly_once.errors import OptionError, SinkError
 from echoless.pipeline.exactly_once.ledger import TaskLocation
-from echoless.pipeline.exactly_once.ledger_identity import identified, open_files
+from echoless.pipeline.exactly_once.ledger_identity import identified, open_files, placed
 from echoless.pipeline.exactly_once.options import CHECKPOINT_LOCATION, SinkOptions, read_options
 from echoless.pipeline.exactly_once.partition_writer import Attempted, write_partition
 from echoless.pipeline.exactly_once.query_mode import (
@@ -62,6 +63,9 @@ class TaskMessage(WriterCommitMessage):
 class ExactlyOnceDataSource(DataSource):
     """Spark's data source `echoless`, which writes and does not read. The options are in `docs/sink.md`."""
 
+    places = DefaultPlaces()
+    """Default places of the session that it is registered with."""
+
     @classmethod
     def name(cls) -> str:
         return FORMAT
@@ -71,7 +75,7 @@ class ExactlyOnceDataSource(DataSource):
             raise OptionError('a topic cannot be overwritten: use mode("append")')
         options = read_options(_plain(self.options), name=None, ledger=None)
         check_columns(schema, options)
-        return ExactlyOnceJobWriter(identified(options))
+        return ExactlyOnceJobWriter(identified(placed(options, self.places)))
 
     def streamWriter(  # noqa: N802  Spark's name
         self,
@@ -79,14 +83,18 @@ class ExactlyOnceDataSource(DataSource):
         overwrite: bool,  # noqa: ARG002  Spark checks the output mode itself
     ) -> ExactlyOnceStreamWriter:
         check_options(self.options)
+        places = self.places
         checkpoint = self.options.get(CHECKPOINT_LOCATION)
+        if not checkpoint:
+            checkpoint = places.checkpoint(self.options.get("queryName"))
         if checkpoint:
+            checkpoint = places.resolved(checkpoint)
             check_checkpoint(checkpoint)
         ledger = f"{checkpoint.rstrip('/')}/{LEDGER_DIRECTORY}" if checkpoint else None
         name = STREAM_NAME if ledger else None
         options = read_options(_plain(self.options), name=name, ledger=ledger)
         check_columns(schema, options)
-        return ExactlyOnceStreamWriter(identified(options))
+        return ExactlyOnceStreamWriter(identified(placed(options, places)))
 
 
 class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
@@ -141,7 +149,13 @@ class ExactlyOnceJobWriter(DataSourceArrowWriter):
 
 def register(spark: SparkSession) -> None:
     """Registers the sink as `format("echoless")` with the session (`docs/sink.md`)."""
-    spark.dataSource.register(ExactlyOnceDataSource)
+    places = default_places(spark)
+    spark.dataSource.register(_with_places(places) if any(places) else ExactlyOnceDataSource)
+
+
+def _with_places(places: DefaultPlaces) -> type[ExactlyOnceDataSource]:
+    """Returns the data source for a session with such places; Spark pickles it with them."""
+    return type(ExactlyOnceDataSource.__name__, (ExactlyOnceDataSource,), {"places": places})
 
 
 def _write(options: SinkOptions, location: TaskLocation, batches: Iterator[Any]) -> Attempted:

@@ -100,7 +100,7 @@ def _check_all_found(tasks: BatchTasks, reports: Sequence[TaskReport], use: UseO
     )
     raise ReplayMismatchError(
         f"{tasks.what}: this is not what an earlier attempt sent: what was Spark partition {numbers} then was not "
-        f"found again{begin}. {DIVISION}. {REMEDY}"
+        f"found again{begin}. {DIVISION}. {REMEDY}{tasks.cause}"
     )
 
 

@@ -13,6 +13,7 @@ run at once. Tasks have no JVM, so these are pyarrow's file systems, not Hadoop'
 
 from __future__ import annotations
 
+import errno
 import os
 import uuid
 from contextlib import suppress
@@ -25,6 +26,14 @@ from echoless.pipeline.exactly_once.errors import LedgerError, OptionError
 
 _RENAMES_WITHOUT_REPLACING: Final = ("hdfs", "viewfs")
 _LOCAL: Final = "file"
+_RETRY_LIMIT_S: Final = 20
+_MESSAGE_MAX: Final = 300
+"""Characters of a file system's message that are shown: some list every path that they have tried."""
+_NEEDS: Final = {
+    "hdfs": "; hdfs:// needs libhdfs, a JVM and Hadoop's CLASSPATH on every machine with executors",
+    "viewfs": "; viewfs:// needs libhdfs, a JVM and Hadoop's CLASSPATH on every machine with executors",
+}
+_NO_HARD_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class LedgerFiles(Protocol):
@@ -55,10 +64,22 @@ def open_ledger_files(uri: str, *, has_single_writer: bool = False) -> LedgerFil
             "and the query is never started twice, set ledgerSingleWriter=true"
         )
     try:
-        system, path = fs.FileSystem.from_uri(uri)
+        system, path = fs.FileSystem.from_uri(_limited(scheme, uri))
     except (OSError, ValueError) as error:
-        raise OptionError(f"ledger {uri}: {error}") from error
+        needs = _NEEDS.get(scheme, "")
+        raise OptionError(f"ledger {uri}: {_first_line(error)}{needs}") from error
     return RemoteFiles(system, path)
+
+
+def _limited(scheme: str, uri: str) -> str:
+    """Returns the URI with a limit for repetitions, which last a quarter of an hour by default."""
+    if scheme not in ("gs", "gcs") or "retry_limit_seconds" in uri:
+        return uri
+    return f"{uri}{'&' if '?' in uri else '?'}retry_limit_seconds={_RETRY_LIMIT_S}"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0][:_MESSAGE_MAX]
 
 
 def absolute_location(uri: str) -> str:
@@ -104,6 +125,10 @@ class LocalFiles:
                 target.hardlink_to(unique)
             except FileExistsError:
                 return False
+            except OSError as error:
+                if error.errno in _NO_HARD_LINKS:
+                    raise _no_hard_links(target.parent) from error
+                raise
             finally:
                 unique.unlink()
             _sync_directory(target.parent)
@@ -194,5 +219,12 @@ def _sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+def _no_hard_links(directory: Path) -> LedgerError:
+    return LedgerError(
+        f"{directory}: this file system has no hard links, by which a file of the ledger is created only where there "
+        "is none: set ledgerLocation to a local disk, NFS or HDFS"
+    )
+
+
 def _failed(error: OSError) -> LedgerError:
-    return LedgerError(f"the ledger cannot be reached: {error}")
+    return LedgerError(f"the ledger cannot be reached: {_first_line(error)}")

@@ -13,6 +13,7 @@ import uuid
 from dataclasses import replace
 from typing import Final
 
+from echoless.pipeline.exactly_once.default_places import DefaultPlaces
 from echoless.pipeline.exactly_once.errors import LedgerError
 from echoless.pipeline.exactly_once.ledger_files import (
     LedgerFiles,
@@ -34,6 +35,11 @@ def open_files(options: SinkOptions) -> LedgerFiles:
             "ledgerLocation to a place that all machines share, with its scheme and host"
         )
     return files
+
+
+def placed(options: SinkOptions, places: DefaultPlaces) -> SinkOptions:
+    """Returns the options with the ledger where Spark would look for it. Raises `OptionError`."""
+    return replace(options, ledger=places.resolved(options.ledger))
 
 
 def identified(options: SinkOptions) -> SinkOptions:

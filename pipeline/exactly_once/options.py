@@ -85,6 +85,8 @@ def read_options(
             setting, read = _PRODUCER_OPTIONS[key]
             value = _converted(option, text, read)
             producer |= {} if setting is None else {setting: value}
+        elif key in WITHOUT_EFFECT:
+            continue
         elif not is_security_option(key) and key not in _SPARKS_OWN:
             raise OptionError(f"option {option}: the sink does not have it")
     producer["security"] = _security(options)
@@ -185,6 +187,46 @@ def _must_be(*accepted: str) -> Callable[[str], None]:
             raise ValueError(f"the sink does {' or '.join(accepted)} only")
 
     return check
+
+
+WITHOUT_EFFECT: Final = frozenset(
+    {
+        "includeheaders",  # headers are written if there is a column of that name
+        *(
+            f"kafka.{name}"
+            for name in (
+                *(
+                    "client.dns.lookup",
+                    "client.id",
+                    "connections.max.idle.ms",
+                    "enable.metrics.push",
+                ),
+                *(
+                    "max.block.ms",
+                    "metadata.max.age.ms",
+                    "metadata.max.idle.ms",
+                    "metadata.recovery.strategy",
+                ),
+                *("metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms"),
+                *(
+                    "receive.buffer.bytes",
+                    "reconnect.backoff.max.ms",
+                    "reconnect.backoff.ms",
+                    "retries",
+                ),
+                *("send.buffer.bytes", "socket.connection.setup.timeout.max.ms"),
+                *("socket.connection.setup.timeout.ms", "compression.gzip.level"),
+                *("compression.lz4.level", "compression.zstd.level"),
+            )
+        ),
+    }
+)
+"""Lower-case names of options that are accepted, and change nothing about what is stored."""
+
+
+def without_effect(options: Mapping[str, str]) -> list[str]:
+    """Returns the names of those options that have no effect."""
+    return sorted(name for name in options if name.lower() in WITHOUT_EFFECT)
 
 
 _PRODUCER_OPTIONS: Final[Mapping[str, tuple[str | None, Callable[[str], Any]]]] = {

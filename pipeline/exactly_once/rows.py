@@ -152,6 +152,7 @@ class Router:
         if headers is not None:
             headers = headers.take(pa.array(order))
             headers = headers if pc.max(pc.list_value_length(headers)).as_py() else None
+            _check_header_keys(headers, topic)
         all_rows = RowSlice(TopicPartition(topic, -1), whole, headers, numbers[order])
         ends = [*starts[1:].tolist(), len(ordered)]
         return [
@@ -242,6 +243,17 @@ def _table(batches: list[Any]) -> Any:
     table = pa.Table.from_batches(batches)
     wanted = [name for name in table.column_names if name.lower() in NAMES]
     return table.select(wanted).rename_columns([name.lower() for name in wanted]).combine_chunks()
+
+
+def _check_header_keys(headers: Any, topic: str) -> None:
+    """Raises `RowError` if a header has no key."""
+    if headers is None:
+        return
+    keys = pc.struct_field(pc.list_flatten(headers), "key")
+    if keys.null_count:
+        raise RowError(
+            f"a header of a row for {topic} has the key null: a header needs a key, its value may be null"
+        )
 
 
 def milliseconds(times: Any) -> Any:

@@ -9,7 +9,9 @@ number of its Spark partitions, because a row that moves from one to another in 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 from uuid import uuid4
 
@@ -21,11 +23,12 @@ from echoless.pipeline.exactly_once.batch_record import BatchRecord
 from echoless.pipeline.exactly_once.batch_tasks import SlotName
 from echoless.pipeline.exactly_once.columns import check_columns
 from echoless.pipeline.exactly_once.data_source import QUERY_ID_PROPERTY
+from echoless.pipeline.exactly_once.default_places import default_places, is_connect
 from echoless.pipeline.exactly_once.ends import DIVISION, TaskReport, end_batch
 from echoless.pipeline.exactly_once.entries import End, TaskOrigin, decode_entry, encode_entry
-from echoless.pipeline.exactly_once.errors import ReplayMismatchError
+from echoless.pipeline.exactly_once.errors import ReplayMismatchError, SinkError
 from echoless.pipeline.exactly_once.ledger import TaskLocation
-from echoless.pipeline.exactly_once.ledger_identity import identified, open_files
+from echoless.pipeline.exactly_once.ledger_identity import identified, open_files, placed
 from echoless.pipeline.exactly_once.options import (
     ALL_COLUMNS,
     BOOTSTRAP_SERVERS,
@@ -33,6 +36,7 @@ from echoless.pipeline.exactly_once.options import (
     TOPIC,
     SinkOptions,
     read_options,
+    without_effect,
 )
 from echoless.pipeline.exactly_once.partition_writer import Attempted, Written, write_partition
 from echoless.pipeline.exactly_once.rows import NAMES
@@ -41,6 +45,7 @@ _ATTEMPTED: Final = (
     "spark_partition int, rows long, rows_found long, end binary, lane int, origin_run string, "
     "origin_partition int, digest string, occurrence int, is_deferred boolean"
 )
+_LOG: Final = logging.getLogger(__name__)
 _RUNS_MAX: Final = 2
 """Runs of a batch in one call: in the second, tasks that were deferred in the first may begin."""
 
@@ -72,6 +77,9 @@ class ExactlyOnceSink:
         if sort_within_partitions is not False:
             columns = [ALL_COLUMNS] if sort_within_partitions is True else sort_within_partitions
             options = {**options, SORT_WITHIN_PARTITIONS: ",".join(columns)}
+        ignored = ", ".join(without_effect(options))
+        if ignored:
+            _say_once(ignored)
         self.options = read_options(options, name=name, ledger=ledger)
         """The parsed options."""
 
@@ -85,9 +93,14 @@ class ExactlyOnceSink:
         Returns a report for each Spark partition. Raises `SinkError`, before anything is sent, if the batch cannot
         be written, and Spark's error if a task fails.
         """
+        if is_connect(frame):
+            raise SinkError(
+                'ExactlyOnceSink needs a session in this process, and this is Spark Connect: use format("echoless") '
+                "(register(spark) on the server's side of the session)"
+            )
         check_columns(frame.schema, self.options)
         context = frame.sparkSession.sparkContext
-        options = identified(self.options)
+        options = identified(placed(self.options, default_places(frame.sparkSession)))
         query_id = context.getLocalProperty(QUERY_ID_PROPERTY) or ""
         rows = self._ordered(frame)
         record = BatchRecord(open_files(options), options.name, query_id, batch_id)
@@ -113,6 +126,11 @@ class ExactlyOnceSink:
             others = [column for column in wanted if column not in first]
             frame = frame.sortWithinPartitions(*first, *others)
         return frame.select(*(f"`{column}`" for column in wanted))
+
+
+@cache
+def _say_once(ignored: str) -> None:
+    _LOG.warning("options without effect in the exactly-once sink: %s", ignored)
 
 
 def _task(options: SinkOptions, location: TaskLocation) -> Callable[[Iterator[Any]], Iterator[Any]]:

@@ -149,7 +149,7 @@ class TaskIdentity:
             raise ReplayMismatchError(
                 f"{self._tasks.what}, Spark partition {self._task.number}: the batch is complete, with "
                 f"{self._tasks.completed()} Spark partitions that had rows, and none of them began with these: "
-                "the rows are others now, or divided into other Spark partitions"
+                f"the rows are others now, or divided into other Spark partitions{self._tasks.cause}"
             )
         if any(self._task.digest in self._tasks.admitted(run) for run in files.runs_with_admitted):
             return True

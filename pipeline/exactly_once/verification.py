@@ -22,6 +22,10 @@ REMEDY = (
     "(sort_within_partitions=True, or the option sortWithinPartitions), and let nothing in the query "
     "depend on time or randomness"
 )
+OTHER_JOB = (
+    "If this is another job, with other data, sinkName was used before for that one: give it a name of its own, or "
+    "another batchId"
+)
 _ROWS_AT_ONCE = 10_000
 """Rows compared at once, which are objects meanwhile."""
 
@@ -117,6 +121,7 @@ def fingerprint_of(target: TopicPartition, stored: Iterator[StoredRow]) -> tuple
 
 def mismatch(location: TaskLocation, what: str) -> ReplayMismatchError:
     """Returns the error for a replay that differs, with the remedy."""
+    cause = "" if location.query_id else f". {OTHER_JOB}"
     return ReplayMismatchError(
-        f"{location}: this is not what an earlier attempt sent: {what}. {REMEDY}"
+        f"{location}: this is not what an earlier attempt sent: {what}. {REMEDY}{cause}"
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -124,6 +126,43 @@ def test_object_stores_are_refused(uri):
     """They would let two attempts create the same entry."""
     with pytest.raises(OptionError, match="ledgerSingleWriter=true"):
         open_ledger_files(uri)
+
+
+def test_a_missing_library_is_one_line():
+    """Arrow lists every path in which it has looked, 16 KB."""
+    with pytest.raises(OptionError, match="needs libhdfs") as caught:
+        open_ledger_files("hdfs://nowhere:1/ledger")
+    assert len(str(caught.value)) < 500
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_google_storage_gives_up(monkeypatch):
+    """Arrow repeats requests for a quarter of an hour, in silence."""
+    seen: list[str] = []
+
+    class Recorder:
+        @staticmethod
+        def from_uri(uri: str) -> Any:
+            seen.append(uri)
+            return None, ""
+
+    monkeypatch.setattr("echoless.pipeline.exactly_once.ledger_files.fs.FileSystem", Recorder)
+    for uri in ("gs://b/l", "gs://b/l?retry_limit_seconds=5", "s3://b/l"):
+        open_ledger_files(uri, has_single_writer=True)
+    assert seen == ["gs://b/l?retry_limit_seconds=20", "gs://b/l?retry_limit_seconds=5", "s3://b/l"]
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP])
+def test_a_file_system_without_hard_links_is_named(tmp_path, monkeypatch, number):
+    """Some mounted object stores, and FAT."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    with pytest.raises(LedgerError, match="this file system has no hard links"):
+        LocalFiles(tmp_path).create("a", b"x")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_path_and_its_uris_are_one_place(tmp_path):

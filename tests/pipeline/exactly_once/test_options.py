@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from echoless.pipeline.exactly_once import ExactlyOnceSink
 from echoless.pipeline.exactly_once.errors import OptionError
 from echoless.pipeline.exactly_once.options import SINK_BATCH_BYTES_MAX, read_options
 from echoless.protocol.record_batch import Codec
@@ -49,7 +50,7 @@ def test_options_have_no_upper_or_lower_case():
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ({"includeHeaders": "true"}, "option includeHeaders: the sink does not have it"),
+        ({"partitioner": "x"}, "option partitioner: the sink does not have it"),
         ({"kafka__acks": "1"}, "option kafka.acks: '1' is not possible"),
         ({"kafka__compression__type": "rar"}, "option kafka.compression.type: 'rar'"),
         ({"kafka__batch__size": "0"}, "batch_bytes_max is above 0"),
@@ -64,3 +65,12 @@ def test_what_cannot_be_done_is_refused_by_name(given, reason):
     """A user who sets an option expects an effect."""
     with pytest.raises(OptionError, match=reason):
         read(**given)
+
+
+def test_options_that_change_nothing_are_accepted_and_named_once(caplog):
+    """Configurations are shared with Spark's own sink."""
+    given = {**SERVERS, "includeHeaders": "true", "kafka.client.id": "c", "kafka.retries": "3"}
+    for _ in range(2):
+        ExactlyOnceSink(given, name="orders", ledger="/ledger")
+    (said,) = [one.getMessage() for one in caplog.records]
+    assert said.endswith(": includeHeaders, kafka.client.id, kafka.retries")

@@ -101,6 +101,13 @@ def test_times_become_milliseconds(unit):
     assert rows.columns.timestamps.tolist() == [5000, 77, -1000]
 
 
+def test_a_header_without_a_key_is_refused():
+    """Kafka's records have none; a value may be null."""
+    headers = pa.array([[{"key": "h", "value": None}], [{"key": None, "value": b"x"}]], HEADERS)
+    with pytest.raises(RowError, match="has the key null"):
+        route(value=["1", "2"], headers=headers)
+
+
 def test_headers_arrive():
     """Rows without headers have none, not a list of none."""
     headers = pa.array([[{"key": "h", "value": b"x"}], None, []], HEADERS)

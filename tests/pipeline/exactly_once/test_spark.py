@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 
 from echoless.pipeline.exactly_once import ExactlyOnceSink, register
 from echoless.pipeline.exactly_once.data_source import BATCH_ID_PROPERTY, QUERY_ID_PROPERTY
-from echoless.pipeline.exactly_once.errors import LedgerError
+from echoless.pipeline.exactly_once.errors import LedgerError, SinkError
 from tests.pipeline.exactly_once.attempts import PARTITIONS, TOPIC
 from tests.pipeline.exactly_once.broker_thread import BrokerThread
 
@@ -188,6 +188,8 @@ def test_a_finished_job_takes_no_further_spark_partition(spark, broker, save):
     more = frame.union(spark.sql("SELECT 'more' AS value"))
     with pytest.raises(PySparkException, match="the batch is complete, with 3 Spark partitions"):
         save(more)
+    with pytest.raises(PySparkException, match="sinkName was used before for that one"):
+        save(numbers(spark, 900, 3).selectExpr("concat('x', value) AS value"))
     assert len(broker.values(TOPIC, PARTITIONS)) == 1000
 
 
@@ -214,6 +216,14 @@ def test_a_batch_that_is_divided_otherwise_is_refused(spark, broker, tmp_path):
     with pytest.raises(LedgerError, match="has 2 Spark partitions now and had 3 before"):
         sink.write(numbers(spark, 1000, 2), 0)
     assert len(broker.values(TOPIC, PARTITIONS)) == 1000
+
+
+def test_a_frame_of_spark_connect_is_refused_with_a_remedy(broker, tmp_path):
+    """It has no session in this process."""
+    frame = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})()
+    sink = ExactlyOnceSink(broker.address, name="orders", ledger=str(tmp_path), topic=TOPIC)
+    with pytest.raises(SinkError, match="use format"):
+        sink.write(frame)
 
 
 def test_every_column_reaches_the_record(spark, broker, tmp_path):
