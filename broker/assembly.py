@@ -19,6 +19,7 @@ from echoless.broker.cluster.membership import ClusterMembership
 from echoless.broker.cluster.metadata_rows import MetadataRows
 from echoless.broker.cluster.stand_alone import StandAlone
 from echoless.broker.cluster.topics import Topics
+from echoless.broker.config import feature_levels
 from echoless.broker.config.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from echoless.broker.config.listener_names import ADMIN, NATIVE
 from echoless.broker.config.loading import Config, LogFlush
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from echoless.broker.authentication.tls import BrokerTls
     from echoless.broker.network.tls_acceptor import TlsSettings
     from echoless.broker.replication.peers import Peers
+    from echoless.broker.transactions.coordinator_door import CoordinatorDoor
     from echoless.broker.transactions.marker_sender import MarkerSender
     from echoless.protocol.native.admin_read import AdminRead
     from echoless.protocol.native.transactions import MarkerCodes, TransactionMarker
@@ -269,6 +271,7 @@ def _new_transactions(broker: Broker) -> TransactionService:
         newest_connection=partial(next, broker.connection_ids),
         next_producer_id=broker.producer_ids.wait_for_producer_id,
         new_sender=partial(_new_marker_sender, broker),
+        new_door=partial(_new_coordinator_door, broker),
         version=lambda: broker.features.transaction_version,
     )
 
@@ -282,6 +285,18 @@ def _new_marker_sender(broker: Broker) -> MarkerSender:
     return MarkerSender(
         PartitionLeaders(broker.tree, broker.registry, broker.membership),
         BrokerMarkerDoor(broker.config.broker_id, broker.membership, write_here),
+    )
+
+
+def _new_coordinator_door(broker: Broker) -> CoordinatorDoor:
+    from echoless.broker.transactions.coordinator_door import CoordinatorDoor
+
+    transactions = broker.transactions
+    return CoordinatorDoor(
+        broker.config.broker_id,
+        broker.membership,
+        transactions.coordinator_of,
+        transactions.answer,
     )
 
 
@@ -313,6 +328,7 @@ def _new_services(broker: Broker) -> Services:
         deadlines=Deadlines(),
         quotas=broker.quotas,
         binding=broker.binding,
+        ask=broker.transactions.ask_coordinator if feature_levels.SERVES_TRANSACTIONS else None,
     )
     return Services(
         config=broker.config,

@@ -5,6 +5,7 @@ Handlers `ask` about an id; one that another broker coordinates is answered NOT_
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from echoless.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from echoless.broker.state_topics.append_parts import AppendParts
     from echoless.broker.state_topics.held_requests import Answered
+    from echoless.broker.transactions.coordinator_door import CoordinatorDoor
     from echoless.broker.transactions.marker_sender import MarkerSender
     from echoless.broker.transactions.shard import TransactionShard
     from echoless.coordinators.transactions.answers import TransactionAnswer
@@ -41,11 +43,13 @@ class TransactionService(Shards["TransactionShard"]):
         newest_connection: Callable[[], int],
         next_producer_id: Callable[[], Awaitable[int]],
         new_sender: Callable[[], MarkerSender],
+        new_door: Callable[[], CoordinatorDoor],
         version: Callable[[], int],
     ) -> None:
         """`newest_connection`: a number above those of all connections so far; `version`: the generation that all brokers serve.
 
-        `next_producer_id` raises `KafkaError` or `ProducerIdBlockError` if there is none. `new_sender` is called with the first shard.
+        `next_producer_id` raises `KafkaError` or `ProducerIdBlockError` if there is none. `new_sender` is called with the first shard,
+        `new_door` with the first batch of a transaction on a partition of this broker.
         """
         super().__init__(topic)
         self._config = config
@@ -53,8 +57,10 @@ class TransactionService(Shards["TransactionShard"]):
         self._newest_connection = newest_connection
         self._next_producer_id = next_producer_id
         self._new_sender = new_sender
+        self._new_door = new_door
         self._version = version
         self._markers: MarkerSender | None = None
+        self._door: CoordinatorDoor | None = None
 
     # --- requests ---
 
@@ -79,6 +85,12 @@ class TransactionService(Shards["TransactionShard"]):
         answered = self.ask(ask.transactional_id, request_of(ask))
         answer = await answered if isinstance(answered, Awaitable) else answered
         return answered_to_leader(ask, answer)
+
+    def ask_coordinator(self, ask: TransactionAsk) -> asyncio.Future[TransactionAnswered]:
+        """Asks the id's coordinator, wherever it is, for a partition that this broker leads. The future never raises."""
+        if self._door is None:
+            self._door = self._new_door()
+        return self._door.ask(ask)
 
     def look_at(self, transactional_id: str) -> TransactionalIdState | ErrorCode:
         """The state of an id, or the reason why there is none: TRANSACTIONAL_ID_NOT_FOUND, or an error of the coordinator."""
@@ -145,3 +157,5 @@ class TransactionService(Shards["TransactionShard"]):
         await super().close()
         if self._markers is not None:
             await self._markers.close()
+        if self._door is not None:
+            await self._door.close()

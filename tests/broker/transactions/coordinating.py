@@ -14,6 +14,7 @@ from echoless.broker.config.loading import Config, LogFlush
 from echoless.broker.metrics import Metrics
 from echoless.broker.state_topics.append_parts import AppendParts
 from echoless.broker.state_topics.shard_state import ShardState
+from echoless.broker.transactions.coordinator_door import CoordinatorDoor
 from echoless.broker.transactions.marker_sender import MarkerSender
 from echoless.broker.transactions.service import TransactionService
 from echoless.coordinators.transactions.answers import TransactionAnswer
@@ -67,8 +68,12 @@ class Coordinating:
             newest_connection=lambda: self.newest_connection,
             next_producer_id=self._next_producer_id,
             new_sender=lambda: MarkerSender(leaders, self.door),
+            new_door=self._no_door,
             version=lambda: 2,
         )
+
+    def _no_door(self) -> CoordinatorDoor:
+        raise AssertionError("no partition of a client is led here")
 
     async def _next_producer_id(self) -> int:
         await asyncio.sleep(0)
