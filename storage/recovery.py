@@ -181,14 +181,14 @@ def _scan(opening: LogOpening, recovered: Recovered) -> None:
 def _to_be_scanned(opening: LogOpening, segments: Segments) -> list[Segment]:
     """The segments from the one that holds the recovery point on.
 
-    And the one that ends there, if it was closed and its indexes were not written yet: its aborted transactions
+    And the one that ends there, if it was closed and its indexes were not written since: its aborted transactions
     are known from its batches alone. A flush writes them before the producer snapshot at its end, so where that is they
-    are, although a swap of compaction has removed the sparse ones since.
+    are. (Its sparse indexes say nothing: an earlier stop may have left them, or a swap of compaction removed them.)
     """
     point = opening.recovery_point
     unsynced = segments.from_offset(point)
     before = segments.closed[: len(segments) - len(unsynced)]
-    if before and before[-1].next_offset == point and not before[-1].indexes.have_files:
+    if before and before[-1].next_offset == point:
         snapshot = paths.offset_file(opening.directory, point, paths.SNAPSHOT)
         if not opening.fs.exists(snapshot):
             return [before[-1], *unsynced]

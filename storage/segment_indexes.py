@@ -5,10 +5,11 @@ writes and syncs the files; any thread may do that, since a closed segment has n
 indexes of a segment found on disk are read when first needed. Files that are missing, torn or do not
 point at batches are rebuilt from the headers of the log: a sparse index is a convenience, never evidence.
 
-The file of aborted transactions is evidence (`transaction_index_file.py`): it is written before the others, so that a
-closed segment whose sparse files are there has it, too, and opening the log need not read its batches.
+The file of aborted transactions is evidence (`transaction_index_file.py`): it is written before the producer snapshot at the end
+of the segment, so that a closed segment with that snapshot has it, too, and opening the log need not read its batches.
 
-Invariant: a closed segment below the recovery point that lacks entries in its file of aborted transactions lacks its sparse files.
+Invariant: a closed segment below the recovery point that lacks entries in its file of aborted transactions is the last one
+closed, and has no producer snapshot at its end.
 
 Called by `segment.py`. Knows nothing of appending and of other segments.
 """
@@ -85,7 +86,7 @@ class SegmentIndexes:
 
     @property
     def have_files(self) -> bool:
-        """Whether both sparse files are there: then that of aborted transactions is whole."""
+        """Whether both sparse files are there."""
         return all(self._fs.exists(self._path(suffix)) for suffix in paths.SPARSE_INDEXES)
 
     @property

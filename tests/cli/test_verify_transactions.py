@@ -19,7 +19,12 @@ from echoless.storage import paths
 from echoless.storage.producers.open_transactions import ClosedTransaction, OpenTransactions
 from echoless.storage.transaction_index import ENTRY_SIZE, TransactionIndex
 from tests.cli.command import Command
-from tests.cli.data_directory import fill
+from tests.cli.data_directory import fill, open_directory
+from tests.storage.compaction.keyed_log import CONFIG as COMPACTED
+from tests.storage.compaction.keyed_log import clean
+from tests.storage.compaction.test_transactions import end as mark
+from tests.storage.compaction.test_transactions import write as write_in_transaction
+from tests.storage.one_log import NOW_MS
 from tests.support.apache_kafka import ApacheKafka
 
 TOPIC = "orders"
@@ -185,3 +190,34 @@ def test_kafka_agrees(apache_kafka: ApacheKafka, tmp_path: Path, echoless: Comma
     # Kafka's snapshots and the preallocated indexes of its open segment are of another form.
     problems = problems_of(tmp_path, echoless)
     assert [p for p in problems if "txnindex" in p or "producer " in p] == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_compacted_log_has_no_problem(tmp_path: Path, echoless: Command, seed: int) -> None:
+    """After each pass: batches are gone, then markers and the entries of their transactions."""
+    rng = random.Random(seed)
+    sequences, numbers = dict.fromkeys(range(3), 0), dict.fromkeys(range(3), 0)
+    for after in range(4):
+        with open_directory(tmp_path, COMPACTED) as log:
+            for _ in range(60):
+                producer_id = rng.randrange(3)
+                has_ended = rng.random() < 0.4
+                if has_ended:
+                    kind = rng.choice([ABORT, ABORT, COMMIT])
+                    mark(log, producer_id, kind, numbers[producer_id])
+                    numbers[producer_id] += 1
+                else:
+                    sequence = rng.choice([sequences[producer_id], -1])
+                    write_in_transaction(
+                        log, producer_id, sequence, [(rng.choice([b"a", b"b"]), b"")]
+                    )
+                    sequences[producer_id] += sequence >= 0
+            for producer_id in range(3):
+                mark(log, producer_id, ABORT, numbers[producer_id])
+                numbers[producer_id] += 1
+        with open_directory(tmp_path, COMPACTED) as log:
+            before = log.size_bytes
+            now_ms = NOW_MS + after * COMPACTED.compaction_rules.delete_retention_ms
+            assert clean(log, now_ms=now_ms)
+            assert log.size_bytes < before
+        assert problems_of(tmp_path, echoless) == []

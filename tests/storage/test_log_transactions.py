@@ -371,6 +371,20 @@ def test_aborted_transactions_survive_a_kill_right_after_a_roll() -> None:
     assert history.one.files(".txnindex") == ["00000000000000000000.txnindex"]
 
 
+def test_index_files_of_an_earlier_stop_hide_no_abort() -> None:
+    """The segment had files from a clean stop, and was appended to, flushed and closed since."""
+    history = Transactions()
+    history.write(1, 20)
+    history.write(1, 1)
+    history.one.close_and_open()
+    assert history.one.files(".index")
+    history.end(1, MarkerType.ABORT)
+    history.one.log.flush()
+    history.one.log.roll(NOW_MS)
+    history.one.open(recovery_point=history.one.log.recovery_point)
+    history.check()
+
+
 def test_what_the_file_knows_is_kept_where_the_snapshot_is_lost() -> None:
     """Without a producer state no one knows where the transaction began."""
     history = Transactions()
