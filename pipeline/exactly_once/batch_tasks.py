@@ -3,8 +3,7 @@
 Spark may number the tasks of a batch otherwise when it runs again. A *run* is one execution of a batch's tasks, in
 which numbers are fixed; the run and number of the task that a lane of the ledger was first used for are its *origin*.
 
-    tasks-07/batch-00000000000000000023.first.json                        the first run
-    tasks-07/batch-00000000000000000023.slot.<digest>.<occurrence>.json   a task with these first rows: origin, lane
+    tasks-07/batch-00000000000000000023.slot.<digest>.<occurrence>.json   a task with these first rows: origin, lane, first run
     tasks-07/batch-00000000000000000023.claim.<run>.<origin>.json         the number that has it in a later run
     tasks-07/batch-00000000000000000023.bound.<run>.<number>.json         the origin and lane of a later run's task
     tasks-07/batch-00000000000000000023.waits.<run>.json                  a task of this run has waited in vain
@@ -46,6 +45,8 @@ class TaskSlot(NamedTuple):
     name: SlotName
     origin: TaskOrigin
     lane: int
+    first_run: str
+    """The run in which the batch was first begun."""
 
 
 class BatchTasks:
@@ -69,15 +70,14 @@ class BatchTasks:
             frozenset(one[2] for one in found if one is not None and int(one[1]) == self._batch_id)
         )
 
-    def first_run(self, run: str) -> str:
-        """Records the run as the batch's first one, if there is none; returns the first run."""
-        if self._create("first", {"run": run}):
-            return run
-        return str(self._read("first")["run"])
-
     def add_slot(self, slot: TaskSlot) -> TaskSlot:
         """Creates the slot; returns it, or the one that has the name already."""
-        fields = {**slot.origin._asdict(), "lane": slot.lane, "query_id": self._query_id}
+        fields = {
+            **slot.origin._asdict(),
+            "lane": slot.lane,
+            "first_run": slot.first_run,
+            "query_id": self._query_id,
+        }
         if self._create(_slot(slot.name), fields):
             return slot
         return self.slot(slot.name)
@@ -90,7 +90,7 @@ class BatchTasks:
                 f"{self.what}: the ledger belongs to query {fields['query_id'] or '(none)'}, this is "
                 f"{self._query_id or '(none)'}. A new checkpoint needs a new sink name or another ledger"
             )
-        return TaskSlot(name, _origin(fields), fields["lane"])
+        return TaskSlot(name, _origin(fields), fields["lane"], fields["first_run"])
 
     def claim(self, run: str, origin: TaskOrigin, number: int) -> int:
         """Claims the lane of an origin for a task of a later run; returns the number of the task that has it."""
@@ -102,6 +102,7 @@ class BatchTasks:
     def bind(self, run: str, number: int, slot: TaskSlot) -> TaskSlot:
         """Binds a task of a later run to a slot; returns it, or the one that another attempt has chosen."""
         fields = {**slot.name._asdict(), **slot.origin._asdict(), "lane": slot.lane}
+        fields["first_run"] = slot.first_run
         if self._create(f"bound.{run}.{number}", fields):
             return slot
         return self.bound(run, number)
@@ -110,7 +111,7 @@ class BatchTasks:
         """Reads the slot that a task of a later run is bound to."""
         fields = self._read(f"bound.{run}.{number}")
         name = SlotName(fields["digest"], fields["occurrence"])
-        return TaskSlot(name, _origin(fields), fields["lane"])
+        return TaskSlot(name, _origin(fields), fields["lane"], fields["first_run"])
 
     def wait(self, run: str) -> None:
         """Records that a task of this run has waited in vain."""

@@ -153,10 +153,12 @@ class TaskIdentity:
             )
         if any(self._task.digest in self._tasks.admitted(run) for run in files.runs_with_admitted):
             return True
-        return self._is_first_run() or not self._not_found_again(files)
+        is_first = self._first_run(files) == self._task.run
+        return is_first or not self._not_found_again(files)
 
-    def _is_first_run(self) -> bool:
-        return self._tasks.first_run(self._task.run) == self._task.run
+    def _first_run(self, files: TaskFiles) -> str:
+        """Returns the batch's first run, which any slot names."""
+        return self._slot(files.slots[0]).first_run if files.slots else self._task.run
 
     def _not_found_again(self, files: TaskFiles) -> bool:
         """Whether an earlier run has begun a task that this run has not found again yet."""
@@ -172,11 +174,12 @@ class TaskIdentity:
     def _create(self, files: TaskFiles) -> TaskSlot | None:
         """Creates a slot; None if another task of the batch was faster: then the search begins again."""
         task = self._task
-        is_first = self._is_first_run()
+        first_run = self._first_run(files)
+        is_first = first_run == task.run
         lane = task.number if is_first else self._free_lane(files)
         taken = {name.occurrence for name in files.slots if name.digest == task.digest}
         name = SlotName(task.digest, min(set(range(len(taken) + 1)) - taken))
-        found = self._tasks.add_slot(TaskSlot(name, task.origin, lane))
+        found = self._tasks.add_slot(TaskSlot(name, task.origin, lane, first_run))
         if found.origin != task.origin:
             return None
         return found if is_first else self._tasks.bind(*task[:2], found)

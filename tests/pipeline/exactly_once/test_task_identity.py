@@ -131,11 +131,15 @@ def test_the_property_finds_weaker_identities(way):
 
 
 def by_number(model: Model, task: TaskKey) -> TaskSlot:
-    return model.tasks().add_slot(TaskSlot(SlotName(f"{task.number}", 0), task.origin, task.number))
+    return model.tasks().add_slot(
+        TaskSlot(SlotName(f"{task.number}", 0), task.origin, task.number, task.run)
+    )
 
 
 def by_digest(model: Model, task: TaskKey) -> TaskSlot:
-    return model.tasks().add_slot(TaskSlot(SlotName(task.digest, 0), task.origin, task.number))
+    return model.tasks().add_slot(
+        TaskSlot(SlotName(task.digest, 0), task.origin, task.number, task.run)
+    )
 
 
 # --- what is refused ---------------------------------------------------------------------------------
