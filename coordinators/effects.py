@@ -6,6 +6,7 @@ own room, `groups/effects.py` for instance.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
 Answer = TypeVar("Answer")
@@ -24,6 +25,8 @@ class InTransaction(NamedTuple):
 
     producer_id: int
     producer_epoch: int
+    may_append: Callable[[], bool] | None = None
+    """Asked in the step of the append: whether the coordinator's word still holds that the partition is in the transaction."""
 
 
 class AppendRecords(NamedTuple):

@@ -127,6 +127,7 @@ TRANSACTION_APIS: Final = (
     Api(key=24, name="add_partitions_to_txn", version_min=0, version_max=5, flexible_from=3),
     Api(key=25, name="add_offsets_to_txn", version_min=0, version_max=4, flexible_from=3),
     Api(key=26, name="end_txn", version_min=0, version_max=5, flexible_from=3),
+    Api(key=28, name="txn_offset_commit", version_min=0, version_max=5, flexible_from=3),
     Api(key=65, name="describe_transactions", version_min=0, version_max=0, flexible_from=0),
     Api(key=66, name="list_transactions", version_min=0, version_max=2, flexible_from=0),
 )

@@ -171,7 +171,10 @@ class Appends:
                 [Record(0, wall_ms, r.key, r.value) for one in asked for r in one.records]
             )
         if transaction is not None:
-            batch = in_transaction(batch, *transaction)
+            if transaction.may_append is not None and not transaction.may_append():
+                message = "the transaction may have ended since its coordinator was asked"
+                raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, message)
+            batch = in_transaction(batch, transaction.producer_id, transaction.producer_epoch)
         if len(batch) > bytes_max:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{len(batch)} bytes of records")
         header = read_header(batch)

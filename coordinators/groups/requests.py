@@ -6,6 +6,7 @@ that the coordinator knows no versions. Topics, permissions and the ids of group
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from echoless.coordinators.effects import StateRecord
@@ -127,6 +128,8 @@ class TransactionalOffsetCommit(NamedTuple):
     member_id: str = ""
     group_instance_id: str | None = None
     sharer: str = ""
+    may_append: Callable[[], bool] | None = None
+    """Asked when the offsets are appended: see `InTransaction`."""
 
 
 class OffsetFetch(NamedTuple):

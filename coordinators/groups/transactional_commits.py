@@ -57,7 +57,7 @@ def handle(
         records,
         partial(_stored, reply_id, codes),
         Usage(metadata=size, offsets=len(accepted)),
-        transaction=InTransaction(request.producer_id, request.producer_epoch),
+        transaction=InTransaction(request.producer_id, request.producer_epoch, request.may_append),
     )
     return [append]
 

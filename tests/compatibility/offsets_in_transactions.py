@@ -104,6 +104,38 @@ class Stage:
         member: tuple[int, str, str | None] = (-1, "", None),
     ) -> None:
         """TxnOffsetCommit; `member`: generation, member id and instance id."""
+        fields = self.fields(
+            identity,
+            self.named(group),
+            offsets,
+            version=version,
+            topic=topic,
+            metadata=metadata,
+            member=member,
+        )
+        response = await self._ask(
+            "txn_offset_commit",
+            version,
+            lambda answer: answer.topics[0].partitions[0].error_code,
+            **fields,
+        )
+        codes = {
+            int(one.partition_index): _code(one.error_code) for one in response.topics[0].partitions
+        }
+        self.say(f"commit v{version} {topic} {dict(offsets)}", dict(sorted(codes.items())))
+
+    @staticmethod
+    def fields(
+        identity: Identity,
+        group_id: str,
+        offsets: Mapping[int, int],
+        *,
+        version: int = 3,
+        topic: str = TOPIC,
+        metadata: str = "",
+        member: tuple[int, str, str | None] = (-1, "", None),
+    ) -> dict[str, Any]:
+        """The fields of a TxnOffsetCommit."""
         row = nested("txn_offset_commit", version, "TxnOffsetCommitRequestPartition")
         epochs = {"committed_leader_epoch": -1} if version >= 2 else {}
         rows = [
@@ -117,19 +149,12 @@ class Stage:
         ]
         named = nested("txn_offset_commit", version, "TxnOffsetCommitRequestTopic")
         fields = dict(zip(("generation_id", "member_id", "group_instance_id"), member, strict=True))
-        response = await self._ask(
-            "txn_offset_commit",
-            version,
-            lambda answer: answer.topics[0].partitions[0].error_code,
+        return {
             **identity._asdict(),
-            group_id=self.named(group),
-            topics=(named(name=topic, partitions=tuple(rows)),),
+            "group_id": group_id,
+            "topics": (named(name=topic, partitions=tuple(rows)),),
             **(fields if version >= 3 else {}),
-        )
-        codes = {
-            int(one.partition_index): _code(one.error_code) for one in response.topics[0].partitions
         }
-        self.say(f"commit v{version} {topic} {dict(offsets)}", dict(sorted(codes.items())))
 
     async def end(self, identity: Identity, *, is_commit: bool, version: int = 3) -> None:
         """EndTxn."""

@@ -31,7 +31,6 @@ from typing import NamedTuple, Protocol
 from echoless.protocol.control_records import NO_NUMBER
 from echoless.protocol.dedup import ProducerEntry
 from echoless.protocol.marker_decision import LastMarker
-from echoless.protocol.record_batch import BatchHeader
 
 
 class KnownProducers(Protocol):
@@ -45,6 +44,16 @@ class KnownProducers(Protocol):
 
     def last_marker(self, producer_id: int) -> LastMarker | None:
         """The last marker of the producer."""
+
+
+class OfProducer(Protocol):
+    """A batch's header, or a request that a batch is made of: the part that is looked at."""
+
+    @property
+    def producer_id(self) -> int: ...
+
+    @property
+    def producer_epoch(self) -> int: ...
 
 
 class Question(NamedTuple):
@@ -63,7 +72,7 @@ class Membership(enum.Enum):
     """An earlier transaction of the producer is open here, which the coordinator takes for ended."""
 
 
-def question_about(producers: KnownProducers, header: BatchHeader) -> Question | None:
+def question_about(producers: KnownProducers, header: OfProducer) -> Question | None:
     """The question to ask before a transactional batch is appended; None if its transaction is open, or its epoch is old."""
     producer_id = header.producer_id
     entry = producers.get(producer_id)
@@ -76,7 +85,7 @@ def question_about(producers: KnownProducers, header: BatchHeader) -> Question |
 
 
 def judge(
-    producers: KnownProducers, header: BatchHeader, question: Question, number: int
+    producers: KnownProducers, header: OfProducer, question: Question, number: int
 ) -> Membership:
     """Judges a batch that is in the transaction with that number, says the coordinator, since `question` was asked."""
     producer_id = header.producer_id
@@ -93,7 +102,7 @@ def judge(
     return Membership.APPEND
 
 
-def _is_open(producers: KnownProducers, entry: ProducerEntry, header: BatchHeader) -> bool:
+def _is_open(producers: KnownProducers, entry: ProducerEntry, header: OfProducer) -> bool:
     return (
         entry.producer_epoch == header.producer_epoch
         and producers.open_transaction(header.producer_id) is not None

@@ -16,6 +16,7 @@ from tests.broker.handlers.one_transaction import (
     init,
     serve_transactions,
 )
+from tests.compatibility.offsets_in_transactions import Identity, Stage
 from tests.support.acls import GROUP, TRANSACTIONAL_ID, AclEditor
 from tests.support.raw_client import RawConnection
 
@@ -80,6 +81,25 @@ async def test_a_group_that_may_not_be_read_is_not_added(
     assert answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
     await acls.allow(READ, "g", resource_type=GROUP)
     assert (await kafka.call("add_offsets_to_txn", 3, **fields)).error_code == NONE
+
+
+async def test_offsets_are_committed_by_who_may_read_what_they_are_of(
+    kafka: RawConnection, acls: AclEditor
+) -> None:
+    """53, 30, then 29 for a topic alone: as many rights as the client has had to be given."""
+    one = Identity(ID, *await begin(kafka))
+
+    async def codes(identity: Identity = one) -> list[ErrorCode]:
+        fields = Stage.fields(identity, "g", {0: 5}, topic="t")
+        response = await kafka.call("txn_offset_commit", 3, **fields)
+        return [ErrorCode(row.error_code) for row in response.topics[0].partitions]
+
+    assert await codes(one._replace(transactional_id="other")) == [DENIED]
+    assert await codes() == [ErrorCode.GROUP_AUTHORIZATION_FAILED]
+    await acls.allow(READ, "g", resource_type=GROUP)
+    assert await codes() == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+    await acls.allow(READ, "t")
+    assert await codes() == [ErrorCode.NOT_COORDINATOR]  # no group has been asked about yet
 
 
 async def test_what_brokers_of_kafka_send_needs_the_cluster(
