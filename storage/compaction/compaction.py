@@ -182,7 +182,7 @@ class Compaction:
             found,
             config,
             later_aborts=aborts_behind(
-                found.end_offset, self._segments.from_offset(found.end_offset)
+                found.end_offset, self._segments.aborting_from(found.end_offset)
             ),
             map_bytes_max=map_bytes_max,
             now_ms=now_ms,
