@@ -71,16 +71,9 @@ class GroupService(Shards["GroupShard"]):
 
     def ask(self, request: GroupRequest) -> Answered[GroupAnswer]:
         """Has the group's coordinator process the request."""
-        from echoless.coordinators.groups.answers import refusal
-        from echoless.coordinators.groups.group_ids import group_id_error
-
-        code = group_id_error(request)
-        if code is ErrorCode.NONE:
-            shard = self.shard_of(request.group_id)
-            if shard is not None:
-                return shard.ask(request)
-            code = ErrorCode.NOT_COORDINATOR
-        return refusal(request, code)
+        name = request.group_id
+        shard = self.shard_of(name) if len(name) <= NAME_LENGTH_MAX else None
+        return _refused(request) if shard is None else shard.ask(request)
 
     def topic_names(self, topic_ids: Collection[bytes]) -> dict[bytes, str]:
         """The names of these topics, by id; those that were deleted have none."""
@@ -180,3 +173,11 @@ class GroupService(Shards["GroupShard"]):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _refused(request: GroupRequest) -> GroupAnswer:
+    """The answer of a broker that does not coordinate the group."""
+    from echoless.coordinators.groups.answers import refusal
+    from echoless.coordinators.groups.group_ids import group_id_error
+
+    return refusal(request, group_id_error(request) or ErrorCode.NOT_COORDINATOR)

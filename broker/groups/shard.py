@@ -16,6 +16,7 @@ from echoless.coordinators.events import TimerFired
 from echoless.coordinators.groups.answers import GroupAnswer, OffsetCommitAnswer, refusal
 from echoless.coordinators.groups.effects import MakeTarget, ResolveRegex
 from echoless.coordinators.groups.events import RegexResolved, TargetMade
+from echoless.coordinators.groups.group_ids import group_id_error
 from echoless.coordinators.groups.requests import GroupRequest, OffsetFetch
 from echoless.coordinators.groups.while_loading import refusal_while_loading
 from echoless.protocol.errors import ErrorCode
@@ -46,6 +47,8 @@ class GroupShard(Shard["GroupCoordinator", GroupRequest, GroupAnswer]):
 
     def ask(self, request: GroupRequest) -> Answered[GroupAnswer]:
         """Has the coordinator process the request; a look at the offsets sees all that was committed before it."""
+        if code := group_id_error(request):
+            return refusal(request, code)
         if isinstance(request, OffsetFetch):
             self.append_now()
         return super().ask(request)

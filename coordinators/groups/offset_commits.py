@@ -5,6 +5,7 @@ Invariant: a group with members takes offsets only from a member that was given 
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -35,14 +36,17 @@ class _More(NamedTuple):
     """The bytes of metadata, and the offsets, that a request adds to its group."""
 
     size: int
-    offsets: set[tuple[str, int]]
+    offsets: AbstractSet[tuple[str, int]]
 
     @property
     def usage(self) -> Usage:
         """The amount that is held in addition while it is being stored."""
-        if self.size <= 0 and not self.offsets:
+        if self is _NO_MORE or (self.size <= 0 and not self.offsets):
             return NOTHING
         return Usage(metadata=max(self.size, 0), offsets=len(self.offsets))
+
+
+_NO_MORE: Final = _More(0, frozenset())
 
 
 class _Room(NamedTuple):
@@ -119,7 +123,7 @@ class OffsetCommits:
         """
         shares, group_id, sharer = store.shares, request.group_id, request.sharer
         shares.adopt(group_id, sharer)
-        if more.size <= 0 and not more.offsets:
+        if more is _NO_MORE or (more.size <= 0 and not more.offsets):
             return _ENOUGH
         account = shares.account(group_id)
         room = self._room_of(account.sharer, more.size, len(more.offsets))
@@ -161,13 +165,14 @@ def _more(store: GroupStore, request: OffsetCommit, longest: int) -> _More:
     durable = store.durable.groups.get(request.group_id)
     stored = durable.offsets if durable is not None else {}
     size, offsets = 0, set()
-    for one in request.partitions:
-        replaced = stored.get(one.topic, {}).get(one.partition)
+    for topic, partition, _, _, metadata in request.partitions:
+        of_topic = stored.get(topic)
+        replaced = None if of_topic is None else of_topic.get(partition)
         if replaced is None:
-            offsets.add((one.topic, one.partition))
-        if one.metadata and len(one.metadata) <= longest:
-            size += metadata_size(one.metadata) - offset_size(replaced)
-    return _More(size, offsets)
+            offsets.add((topic, partition))
+        if metadata and len(metadata) <= longest:
+            size += metadata_size(metadata) - offset_size(replaced)
+    return _More(size, offsets) if size or offsets else _NO_MORE
 
 
 def _admit_to_group(group: Group, request: OffsetCommit) -> ErrorCode:
