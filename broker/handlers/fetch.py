@@ -22,7 +22,7 @@ from echoless.broker.handlers.session_requests import asks_itself, with_session
 from echoless.broker.network.denial import Denial
 from echoless.broker.network.request import Answer, Outcome, Request
 from echoless.broker.network.turns import ROWS_PER_TURN, for_client
-from echoless.broker.records.fetch import fetch
+from echoless.broker.records.fetch import count_rows, fetch
 from echoless.broker.records.repeated_fetch import ROWS_MIN, fetch_repeated
 from echoless.protocol.acl import AclOperation
 from echoless.protocol.errors import ErrorCode
@@ -48,16 +48,14 @@ def handle(request: Request, services: Services) -> Outcome:
     body: FetchRequest = request.body
     if body.session_epoch != NO_SESSION_EPOCH or body.session_id != NO_SESSION:
         return with_session(request, services)
-    rows = 0
-    for topic in body.topics:
-        rows += len(topic[1])
+    rows = count_rows(body)
     if rows >= ROWS_MIN:
         packed = fetch_repeated(services.fetch, body, request.peer, request.version)
         if isinstance(packed, bytes | list):
             return packed
         if packed is not None:
             return _repeated_later(request, services, packed)
-    topics = fetch(services.fetch, body, request.peer)
+    topics = fetch(services.fetch, body, request.peer, rows)
     if isinstance(topics, list):
         return encode_fetch_response(request.version, _NONE, topics)
     return _answer_later(request, topics)
@@ -69,7 +67,9 @@ async def _repeated_later(
     found = await packed
     if found is not None:
         return found
-    return await _answer_later(request, fetch(services.fetch, request.body, request.peer))
+    body: FetchRequest = request.body
+    topics = fetch(services.fetch, body, request.peer, count_rows(body))
+    return await _answer_later(request, topics)
 
 
 async def _answer_later(

@@ -26,7 +26,7 @@ from echoless.broker.handlers.permits import denied_topics, rights_of
 from echoless.broker.network.order import LanePlace
 from echoless.broker.network.request import Answer, Outcome, Request
 from echoless.broker.network.turns import ROWS_PER_TURN, for_client, work_in_turns
-from echoless.broker.records.fetch import fetch
+from echoless.broker.records.fetch import count_rows, fetch
 from echoless.broker.records.fetch_sessions import FetchSession
 from echoless.broker.records.session_fetch import SessionFetched, fetch_in_session, is_read
 from echoless.protocol.acl import AclOperation
@@ -152,7 +152,7 @@ def fetched_nothing(request: Request, services: Services) -> Answer:
 def _whole(request: Request, services: Services) -> Outcome:
     """Answers with the rows that the request names, and opens a session if it asks for one."""
     whole = _Whole.of(request, services)
-    topics = fetch(services.fetch, whole.body, request.peer)
+    topics = fetch(services.fetch, whole.body, request.peer, count_rows(whole.body))
     if isinstance(topics, list) and whole.rows <= ROWS_PER_TURN:
         for _ in whole.open(topics):
             pass

@@ -51,7 +51,7 @@ def handle(
         session_epoch=NO_SESSION_EPOCH,
         topics=[FetchTopic(message.topic, rows)],
     )
-    fetched = fetch.fetch(services.fetch, wanted, peer)
+    fetched = fetch.fetch(services.fetch, wanted, peer, fetch.count_rows(wanted))
     if isinstance(fetched, list):
         return _answer(message, fetched, peer.host, services)
     return _later(message, fetched, peer.host, services)

@@ -131,20 +131,21 @@ class FetchPass:
         try:
             partition = self._parts.find(topic, index)
             partition.check_leader(leader_epoch)
-            stable = partition.last_stable_offset
+            stable, high_watermark = partition.last_stable_offset, partition.high_watermark
+            committed = self._is_read_committed
             diverging = None
             if last_epoch >= 0:
                 diverging = _diverging_epoch(partition, offset, last_epoch)
             records = b""
-            aborted: Sequence[tuple[int, int]] | None = () if self._is_read_committed else None
+            aborted: Sequence[tuple[int, int]] | None = () if committed else None
             if diverging is None:
-                end = stable if self._is_read_committed else partition.high_watermark
+                end = stable if committed else high_watermark
                 found = self._records(partition.log, offset, end, bytes_max)
                 if found is None:
                     return None
                 records = found
                 self.size += len(records)
-                if records and self._is_read_committed:
+                if committed and records:
                     aborted = partition.log.aborted_in(records, end)
             else:
                 self.has_error = True
@@ -158,9 +159,9 @@ class FetchPass:
         self.partitions.append((partition, partition.leader_epoch))
         if self._wait is not None:
             partition.waiters.data.add(self._wait.arrived)
-        high_watermark, start_offset = partition.high_watermark, partition.log.log_start_offset
+        start = partition.log.log_start_offset
         return PartitionFetched(
-            index, ErrorCode.NONE, high_watermark, stable, start_offset, records, diverging, aborted
+            index, ErrorCode.NONE, high_watermark, stable, start, records, diverging, aborted
         )
 
     def _records(self, log: Log, offset: int, end: int, bytes_max: int) -> bytes | None:
@@ -270,13 +271,18 @@ class FetchPass:
             partition.waiters.data.remove(self._wait.arrived)
 
 
+def count_rows(wanted: FetchRequest) -> int:
+    """Number of partitions that the request names; a topic without any counts as one."""
+    topics = wanted.topics
+    if len(topics) == 1:
+        return len(topics[0][1]) or 1
+    return sum([len(partitions) or 1 for _, partitions in topics])
+
+
 def fetch(
-    parts: FetchParts, wanted: FetchRequest, peer: Peer
+    parts: FetchParts, wanted: FetchRequest, peer: Peer, rows: int
 ) -> list[TopicFetched] | Awaitable[list[TopicFetched]]:
-    """The available records, at once or after a wait."""
-    rows = 0
-    for topic in wanted.topics:
-        rows += len(topic[1]) or 1
+    """The available records, at once or after a wait. `rows`: those of the request (`count_rows`)."""
     if rows > ROWS_PER_TURN:
         return _wait_for_data(parts, wanted, peer, LongPoll(), None)
     one_pass = FetchPass(parts, wanted, peer)

@@ -83,7 +83,7 @@ class History:
         if kept is None:
             return False
         assert isinstance(kept, bytes | list)
-        anew = fetch(parts, wanted, Peer(2, "127.0.0.1:1"))
+        anew = fetch(parts, wanted, Peer(2, "127.0.0.1:1"), ROWS)
         assert isinstance(anew, list)
         assert joined(kept) == joined(encode_fetch_response(version, ErrorCode.NONE, anew))
         return True
