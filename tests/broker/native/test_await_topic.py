@@ -140,3 +140,48 @@ async def test_partitions_that_are_being_made_are_waited_for() -> None:
     services.partitions.disk.set()
     assert await waiting == {}
     assert not services.registry._listeners
+
+
+class CountingDict(dict[Any, Any]):
+    """Counts the looks at what it holds."""
+
+    looks = 0
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        self.looks += 1
+        return super().get(key, default)
+
+
+async def test_an_event_costs_a_look_at_what_was_missing_not_at_the_whole_topic() -> None:
+    """Leaders become known one after the other; other topics change meanwhile."""
+    count = 300
+    held = CountingDict()
+    services = FakeServices(FakePartitions(held))
+    for index in range(count):
+        services.partitions.open(index)
+    waiting = asyncio.create_task(wait(services))
+    await asyncio.sleep(0)
+    whole = topic(*[HERE] * count)
+    for known in range(count):
+        states = {index: one for index, one in whole.states.items() if index <= known}
+        services.registry.publish("t", whole._replace(states=states))
+        other = whole._replace(name="u", topic_id=uuid.UUID(int=6), config={"a": str(known)})
+        services.registry.publish("u", other)
+        assert not waiting.done()
+        await asyncio.sleep(0)
+    assert await waiting == {}
+    assert held.looks <= 3 * count
+
+
+async def test_a_partition_that_loses_its_leader_meanwhile_is_waited_for() -> None:
+    """It was ready while another one was not: all have to be ready at once."""
+    services = FakeServices()
+    services.registry.publish("t", topic(ELSEWHERE, NO_LEADER))
+    waiting = asyncio.create_task(wait(services))
+    await asyncio.sleep(0)
+    services.registry.publish("t", topic(NO_LEADER, ELSEWHERE))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    services.registry.publish("t", topic(ELSEWHERE, ELSEWHERE))
+    assert await waiting == {}
