@@ -134,6 +134,17 @@ class InSyncReplicas:
             committed = min(committed, offset)
         return committed
 
+    def is_level(self, leader_end_offset: int) -> bool:
+        """Whether all replicas are in sync, and known to have all that the leader has.
+
+        Then time alone changes nothing: `wanted` differs from the ISR only once a broker is gone.
+        """
+        return (
+            self.pending is None
+            and len(self.isr) > len(self._followers)
+            and self.committed_offset(leader_end_offset) >= leader_end_offset
+        )
+
     # --- the ISR and its changes ---
 
     def wanted(

@@ -130,3 +130,49 @@ async def test_a_reassignment_lets_nobody_back_whom_it_removes(
     """From 1 and 2 to 3 and 4: leader and controller must not alternate about 1 and 2."""
     moving = Reassignment(adding=(3, 4), removing=(1, 2))
     assert await written(isr, (3, 4, 1, 2), moving) == expected
+
+
+async def test_the_clock_looks_closely_at_partitions_that_are_not_level() -> None:
+    """Beside 3,000 idle ones: a follower that lacks a record, and one that has not fetched in this epoch, leave."""
+    count, lagging, silent = 3000, 7, 2999
+    asked: list[int] = []
+    now_s = asyncio.get_running_loop().time()
+    held: dict[tuple[str, int], Any] = {}
+    for index in range(count):
+        in_sync = InSyncReplicas(3, (3, 4), (3, 4), epoch_start_offset=0, now_s=now_s - 60)
+        if index != silent:
+            in_sync.note_fetch(4, LIFE, END - (index == lagging), END, now_s - 60)
+        held["t", index] = SimpleNamespace(
+            topic="t",
+            name=f"t-{index}",
+            high_watermark=END - 1,
+            in_sync=in_sync,
+            log=SimpleNamespace(log_end_offset=END),
+        )
+
+    def registered_epoch(_: int) -> int:
+        asked.append(1)
+        return LIFE
+
+    changes = IsrChanges(
+        SimpleNamespace(topics={}),  # type: ignore[arg-type]
+        held,
+        lag_max_s=30.0,
+        is_proved=lambda: True,
+        registered_epoch=registered_epoch,
+        read_epoch=None,  # type: ignore[arg-type]
+        metrics=Metrics(),
+    )
+    begun: list[str] = []
+    changes._change = _noting(begun)  # type: ignore[method-assign]
+    await changes.consider_lagging()
+    await asyncio.sleep(0)
+    assert begun == [f"t-{lagging}", f"t-{silent}"]
+    assert len(asked) <= 2 * 2
+
+
+def _noting(begun: list[str]) -> Any:
+    async def change(partition: Any) -> None:
+        begun.append(partition.name)
+
+    return change

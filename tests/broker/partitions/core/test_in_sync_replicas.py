@@ -154,3 +154,30 @@ def test_committed_is_never_above_any_member_that_may_count(
         for isr_set in in_force:
             for member in isr_set - {1}:
                 assert committed <= max(replicas.log_end_offset(member), UNKNOWN_OFFSET)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from((2, 3)), st.integers(0, 9)), max_size=6),
+    st.sampled_from([(1,), (1, 2), (2, 1, 3), (1, 2, 3)]),
+    st.integers(0, 9),
+    st.sampled_from([None, (1, 2), (1, 2, 3)]),
+    st.floats(0, 1e6),
+)
+def test_time_changes_nothing_while_all_are_level(
+    fetches: list[tuple[int, int]],
+    isr: tuple[int, ...],
+    end: int,
+    changing: tuple[int, ...] | None,
+    now_s: float,
+) -> None:
+    """So the clock passes such a partition over; whoever has not fetched in this epoch, or lacks a record, is not level."""
+    replicas = in_sync(isr)
+    for broker_id, offset in fetches:
+        replicas.note_fetch(broker_id, 0, min(offset, end), end, 1.0)
+    if changing is not None:
+        replicas.begin_change(changing)
+    has_all = {one for one in (2, 3) if replicas.log_end_offset(one) >= end}
+    is_level = replicas.is_level(end)
+    assert is_level == (changing is None and len(isr) == 3 and has_all == {2, 3})
+    if is_level:
+        assert wanted(replicas, end=end, high_watermark=end, now_s=now_s) == isr
