@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from echoless.broker.network.tls_acceptor import TlsSettings
     from echoless.broker.replication.peers import Peers
     from echoless.broker.transactions.coordinator_door import CoordinatorDoor
+    from echoless.broker.transactions.hanging import HangingTransactions
     from echoless.broker.transactions.marker_sender import MarkerSender
     from echoless.protocol.native.admin_read import AdminRead
     from echoless.protocol.native.transactions import MarkerCodes, TransactionMarker
@@ -77,7 +78,7 @@ def new_broker(
     metrics = Metrics()
     decisions = Decisions(metrics)
     faults = faults_class(config, environment, decisions)
-    wiring = Wiring(_new_membership, _new_groups, _new_transactions, _new_services)
+    wiring = Wiring(_new_membership, _new_groups, _new_transactions, _new_services, _new_hanging)
     return Broker(
         config,
         faults.environment,
@@ -298,6 +299,21 @@ def _new_coordinator_door(broker: Broker) -> CoordinatorDoor:
         transactions.coordinator_of,
         transactions.answer,
     )
+
+
+async def _new_hanging(broker: Broker) -> HangingTransactions:
+    hanging = await in_thread(partial(import_module, "echoless.broker.transactions.hanging"))
+    question = hanging.CoordinatorsQuestion(
+        broker.config.broker_id, broker.membership, broker.transactions
+    )
+    found: HangingTransactions = hanging.HangingTransactions(
+        broker.replicas.held,
+        broker.clock,
+        question,
+        broker.services.markers,
+        timeout_max_ms=broker.config.transaction_max_timeout_ms,
+    )
+    return found
 
 
 async def _write_markers(broker: Broker, markers: Sequence[TransactionMarker]) -> MarkerCodes:

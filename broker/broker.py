@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from echoless.broker.authentication.session import Logins
     from echoless.broker.authentication.tls import BrokerTls
     from echoless.broker.authorization.access import Access
+    from echoless.broker.transactions.hanging import HangingTransactions
     from echoless.broker.tree.node_tree import NodeTree
     from echoless.storage.log_config import LogConfig
 
@@ -78,6 +79,8 @@ logger = logging.getLogger(__name__)
 limited: Final = LimitedLog(logger)
 
 _FLUSH_INTERVAL_S: Final = 5.0
+_HANGING_AFTER_S: Final = 60.0
+"""Time after the start at which the first look for hanging transactions is taken."""
 
 
 class Wiring(NamedTuple):
@@ -87,6 +90,7 @@ class Wiring(NamedTuple):
     new_groups: Callable[[Broker], GroupService]
     new_transactions: Callable[[Broker], TransactionService]
     new_services: Callable[[Broker], Services]
+    new_hanging: Callable[[Broker], Awaitable[HangingTransactions]]
 
 
 class Broker:
@@ -246,6 +250,7 @@ class Broker:
             essential_task(self._flusher.run(), "flusher"),
             essential_task(self.housekeeping.run(), "housekeeping"),
             essential_task(self.groups.run(), "expiry of offsets"),
+            essential_task(self._end_hanging(), "hanging transactions"),
         ]
         if self.config.log_scrub_bytes_per_second:
             scrubber = self._scrubber()
@@ -262,6 +267,15 @@ class Broker:
         self.settings.listen(self.cleaner.settings_changed)
         self.housekeeping.listen(self.cleaner.note_changed)
         self._tasks.append(essential_task(self.cleaner.run(), "cleaner"))
+
+    async def _end_hanging(self) -> None:
+        """Looks for hanging transactions, some time after the start."""
+        await asyncio.sleep(_HANGING_AFTER_S)
+        while self.starting is not None:  # noqa: ASYNC110 - a start may be patient
+            await asyncio.sleep(_HANGING_AFTER_S)
+        hanging = await self._wiring.new_hanging(self)
+        self.housekeeping.listen(hanging.note_changed)
+        await hanging.run()
 
     async def _follow_features(self) -> None:
         is_shared = self.config.zookeeper_hosts is not None

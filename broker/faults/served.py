@@ -24,6 +24,7 @@ _NATIVE_NAMES: Final = {
     "await_topic": Names.TOPICS,
     "note_tree": Names.NOTHING,
     "write_markers": Names.NOTHING,
+    "find_transactions": Names.NOTHING,
     "add_or_verify": Names.NOTHING,
     "admin_read": Names.NOTHING,
     "hello": Names.NOTHING,
@@ -52,6 +53,7 @@ BETWEEN_BROKERS: Final = frozenset(
         "await_topic",
         "note_tree",
         "write_markers",
+        "find_transactions",
         "add_or_verify",
         "admin_read",
     }

@@ -20,6 +20,7 @@ from echoless.broker.native import (
     admin_read,
     await_topic,
     fetch,
+    find_transactions,
     hello,
     init_producer_id,
     lease_pid,
@@ -57,6 +58,7 @@ from echoless.protocol.native import messages, replication
 from echoless.protocol.native.admin_read import AdminRead
 from echoless.protocol.native.codec import locate_fields
 from echoless.protocol.native.fields import Fields
+from echoless.protocol.native.find_transactions import FindTransactions
 from echoless.protocol.native.replica_session import ReplicaWake, read_replica_fetch
 from echoless.protocol.native.transactions import AddOrVerify, WriteMarkers
 from echoless.protocol.produce import PartitionProduced
@@ -81,6 +83,7 @@ HANDLERS: Final[Handlers] = {
     "replica_snapshot": (replication.ReplicaSnapshot.read, replica_snapshot.handle),
     "await_topic": (replication.AwaitTopic.read, await_topic.handle),
     "note_tree": (replication.NoteTree.read, note_tree.handle),
+    "find_transactions": (FindTransactions.read, find_transactions.handle),
     "add_or_verify": (AddOrVerify.read, add_or_verify.handle),
     "write_markers": (WriteMarkers.read, write_markers.handle),
     "admin_read": (AdminRead.read, admin_read.handle),

@@ -29,7 +29,14 @@ if TYPE_CHECKING:
 NOT_COUNTED: Final = frozenset(
     {
         *("hello", "sasl", "replica_fetch", "replica_wake", "replica_snapshot"),
-        *("await_topic", "note_tree", "admin_read", "add_or_verify", "write_markers"),
+        *(
+            "await_topic",
+            "note_tree",
+            "admin_read",
+            "add_or_verify",
+            "write_markers",
+            "find_transactions",
+        ),
     }
 )
 _UNKNOWN: Final = -1

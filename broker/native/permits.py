@@ -93,6 +93,7 @@ PERMITS: Final[Mapping[str, Permit]] = {
     "await_topic": _between_brokers,
     "note_tree": _between_brokers,
     "write_markers": _between_brokers,
+    "find_transactions": _between_brokers,
     "add_or_verify": _between_brokers,
     "admin_read": _between_brokers,
     "replica_fetch": _between_brokers,

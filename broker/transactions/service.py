@@ -6,11 +6,12 @@ Handlers `ask` about an id; one that another broker coordinates is answered NOT_
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from echoless.broker.config.loading import Config
 from echoless.broker.metadata.topic import TopicChanged, TopicDeleted, TopicEvent
+from echoless.broker.network.turns import work_in_turns
 from echoless.broker.partitions.partition import Partition
 from echoless.broker.state_topics.shard_state import ShardState
 from echoless.broker.state_topics.shards import Shards
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from echoless.coordinators.transactions.coordinator import TransactionCoordinator
     from echoless.coordinators.transactions.requests import TransactionRequest
     from echoless.coordinators.transactions.state import TransactionalIdState
+    from echoless.protocol.native.find_transactions import TransactionsFound
     from echoless.protocol.native.transactions import TransactionAnswered, TransactionAsk
     from echoless.protocol.state_records.transaction_records import TransactionValue
 
@@ -111,6 +113,36 @@ class TransactionService(Shards["TransactionShard"]):
         for shard in list(self.shards.values()):
             if shard.coordinator is not None:
                 yield from shard.coordinator.all()
+
+    async def find_open(self, producer_ids: Sequence[int]) -> TransactionsFound:
+        """Finds the transactions of these producers that have not ended, among the ids that this broker coordinates, in turns."""
+        from echoless.protocol.native.find_transactions import ProducerPartition, TransactionsFound
+        from echoless.protocol.state_records.transaction_records import TransactionStatus
+
+        ended = (
+            TransactionStatus.EMPTY,
+            TransactionStatus.COMPLETE_COMMIT,
+            TransactionStatus.COMPLETE_ABORT,
+        )
+        wanted, found = frozenset(producer_ids), set[ProducerPartition]()
+        known = {
+            index: shard for index, shard in self.shards.items() if shard.coordinator is not None
+        }
+
+        def look() -> Iterator[None]:
+            for shard in known.values():
+                if shard.coordinator is not None:
+                    for _, value in shard.coordinator.all():
+                        if value.producer_id in wanted and value.status not in ended:
+                            found.update(
+                                ProducerPartition(value.producer_id, one.topic, one.partition)
+                                for one in value.partitions
+                            )
+                        yield
+
+        await work_in_turns(look())
+        still = [one for one, shard in known.items() if self.shards.get(one) is shard]
+        return TransactionsFound(frozenset(still), frozenset(found))
 
     @property
     def missing_markers(self) -> int:

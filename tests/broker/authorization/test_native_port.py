@@ -111,6 +111,7 @@ async def test_topics(native: NativeConnection, running: Running, acls: AclEdito
         ),
         ("await_topic", {"topic": "t", "topic_id": uuid.UUID(int=7).bytes, "timeout_ms": 0}),
         ("note_tree", {"last_id": 7}),
+        ("find_transactions", {"broker_id": 2, "producer_ids": [7]}),
         ("write_markers", {"broker_id": 2, "transactions": []}),
         ("add_or_verify", {"broker_id": 2, "transactions": []}),
         ("admin_read", {"name": "overview", "principal": "User:admin", "address": "h:1"}),

@@ -139,6 +139,10 @@ _MESSAGES: dict[str, _Fields] = {
         "timeout_ms": 1,
     },
     "note_tree": lambda v: {"last_id": v.integer("last_id", 64)},
+    "find_transactions": lambda v: {
+        "broker_id": v.rng.choice((0, 1, 2)),
+        "producer_ids": [v.integer("producer_id", 64) for _ in range(v.rng.randint(0, 3))],
+    },
     "write_markers": lambda v: {
         "broker_id": v.rng.choice((0, 1, 2)),
         "transactions": [_marker(v) for _ in range(v.rng.randint(0, 2))],
