@@ -25,12 +25,14 @@ if TYPE_CHECKING:
     from echoless.client.connection import BrokerConnection
 
 _DENIALS: Final = tuple(
-    f"{resource}_AUTHORIZATION_FAILED" for resource in ("TOPIC", "GROUP", "CLUSTER")
+    f"{resource}_AUTHORIZATION_FAILED"
+    for resource in ("TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID")
 )
 _HINTS: Final = {
     "UNKNOWN_TOPIC_OR_PARTITION": "echoless topics list shows what there is",
     "TOPIC_ALREADY_EXISTS": "choose another name, or pass --if-not-exists",
     "GROUP_ID_NOT_FOUND": "echoless groups list shows what there is",
+    "TRANSACTIONAL_ID_NOT_FOUND": "echoless transactions list shows what there is",
     "NON_EMPTY_GROUP": "stop its members first",
     "UNKNOWN_MEMBER_ID": "stop its members first",
     "SECURITY_DISABLED": "start the brokers with authorizer=acl",

@@ -24,6 +24,7 @@ from echoless.cli import (
     strays,
     topics,
     trace,
+    transactions,
     users,
     verify,
 )
@@ -86,6 +87,7 @@ app.add_typer(groups.app, name="groups")
 app.add_typer(coordinator.app, name="coordinator")
 app.add_typer(scenario.app, name="scenario")
 app.add_typer(strays.app, name="strays")
+app.add_typer(transactions.app, name="transactions")
 app.add_typer(users.app, name="users")
 app.command("brokers")(brokers.brokers)
 app.command("consume")(consume.consume)

@@ -15,6 +15,7 @@ import typer
 from echoless.cli.admin import admin_ports
 from echoless.cli.cluster import ClusterConnections
 from echoless.cli.group_offsets import listed_groups
+from echoless.cli.open_transactions import listed_transactions
 from echoless.cli.options import ADMIN_DEFAULT, BOOTSTRAP_DEFAULT, BrokerOptions
 
 _PATIENCE_S: Final = 2.0
@@ -33,6 +34,11 @@ def topic_names(ctx: typer.Context, incomplete: str) -> list[str]:
 def group_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Consumer groups of all brokers that begin so."""
     return _beginning(_asked(lambda: _groups(_broker(ctx))), incomplete)
+
+
+def transactional_ids(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Transactional ids of all brokers that begin so."""
+    return _beginning(_asked(lambda: _transactional_ids(_broker(ctx))), incomplete)
 
 
 def rule_names(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -65,6 +71,11 @@ def _topics(broker: BrokerOptions) -> list[str]:
 def _groups(broker: BrokerOptions) -> list[str]:
     with ClusterConnections.open(broker) as cluster:
         return [str(one["group"]) for one in listed_groups(cluster)]
+
+
+def _transactional_ids(broker: BrokerOptions) -> list[str]:
+    with ClusterConnections.open(broker) as cluster:
+        return [str(one["transactional_id"]) for one in listed_transactions(cluster)]
 
 
 def _users(broker: BrokerOptions) -> list[str]:

@@ -39,8 +39,22 @@ def producers(
     if as_json:
         print_json(rows)
         return
-    columns = ("partition", "producer id", "epoch", "last sequence", "last timestamp (UTC)")
-    shown = [(*list(row.values())[:4], time_text(row["last_timestamp"])) for row in rows]
+    columns = (
+        "partition",
+        "producer id",
+        "epoch",
+        "last sequence",
+        "last timestamp (UTC)",
+        "open from",
+    )
+    shown = [
+        (
+            *list(row.values())[:4],
+            time_text(row["last_timestamp"]),
+            row["transaction_start_offset"],
+        )
+        for row in rows
+    ]
     print_table(f"{topic}: {counted(len(rows), 'producer')}", columns, shown)
 
 
@@ -55,7 +69,7 @@ def _request(by_topic: dict[str, list[int]], partition: int | None) -> dict[str,
     return {"topics": [topic for topic in topics if topic["partition_indexes"]]}
 
 
-def _rows(answers: list[Any]) -> list[dict[str, int]]:
+def _rows(answers: list[Any]) -> list[dict[str, Any]]:
     rows = []
     for answer in answers:
         for topic in answer.topics:
@@ -65,11 +79,13 @@ def _rows(answers: list[Any]) -> list[dict[str, int]]:
     return sorted(rows, key=lambda row: (row["partition"], row["producer_id"]))
 
 
-def _row(partition: int, state: Any) -> dict[str, int]:
+def _row(partition: int, state: Any) -> dict[str, Any]:
+    begins = int(state.current_txn_start_offset)
     return {
         "partition": partition,
         "producer_id": state.producer_id,
         "producer_epoch": state.producer_epoch,
         "last_sequence": state.last_sequence,
         "last_timestamp": state.last_timestamp,
+        "transaction_start_offset": None if begins < 0 else begins,
     }

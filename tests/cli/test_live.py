@@ -94,6 +94,7 @@ def test_producers_are_those_that_wrote(broker: Echoless, echoless: Command) -> 
     _produce(broker, "sent", 3)
     (row,) = echoless("producers", "sent", "--json").json
     assert (row["partition"], row["producer_epoch"], row["last_sequence"]) == (0, 0, 2)
+    assert row["transaction_start_offset"] is None
     assert echoless("producers", "sent", "--partition", 1, "--json").json == []
     assert str(row["producer_id"]) in echoless("producers", "sent", "--partition", 0).out
     missing = echoless("producers", "sent", "--partition", 2)
