@@ -22,7 +22,7 @@ GROUP_FEATURE: Final = "group.version"
 """Kafka's: 1 where groups of the consumer protocol are served. Follows from `FEATURE`."""
 TRANSACTION_FEATURE: Final = "transaction.version"
 """Kafka's: 2 where transactions are served, of both generations of their protocol (KIP-890). Follows from `FEATURE`."""
-SERVES_TRANSACTIONS: Final = False
+SERVES_TRANSACTIONS: Final = True
 """Whether this release announces transactions, and serves what it announces."""
 TRANSACTION_VERSION_MAX: Final = 2
 LEVEL_MIN: Final = 0

@@ -38,7 +38,9 @@ THROTTLE_TIME_SINCE: Final = {
     "list_groups": 1,
 }
 """The first version whose response has the field; those that are not listed here always have it."""
-WITHOUT_THROTTLE_TIME: Final = frozenset({"sasl_handshake", "sasl_authenticate"})
+WITHOUT_THROTTLE_TIME: Final = frozenset(
+    {"sasl_handshake", "sasl_authenticate", "write_txn_markers"}
+)
 AT_THE_END: Final = frozenset({"produce", "api_versions"})
 """APIs that have it in the end, before tagged fields; all others have it in front."""
 AFTER_ERROR_CODE: Final = frozenset({"offset_delete"})

@@ -63,7 +63,7 @@ def forget_topic(store: GroupStore, topic: DeletedTopic) -> Iterator[Effects]:
         in_transactions = [
             index for name, index in store.durable.pending_offsets(group_id) if name == topic.name
         ]
-        for partitions in (*_slices_of(store, group_id, topic.name), in_transactions):
+        for partitions in (*_slices_of(store, group_id, topic.name), *_sliced(in_transactions)):
             places = _outdated(store, group_id, topic, partitions)
             effects: Effects = []
             if places:
@@ -134,6 +134,10 @@ def _slices_of(store: GroupStore, group_id: str, topic: str) -> Iterator[list[in
     """Partitions of one topic."""
     durable = store.durable.groups.get(group_id)
     partitions = list(durable.offsets.get(topic, {})) if durable is not None else []
+    yield from _sliced(partitions)
+
+
+def _sliced(partitions: list[int]) -> Iterator[list[int]]:
     for begin in range(0, len(partitions), _OFFSETS_PER_SLICE):
         yield partitions[begin : begin + _OFFSETS_PER_SLICE]
 

@@ -1,104 +1,132 @@
-"""Transactional producers: Echoless serves no transactions, and each client has to say so at once.
-
-A client that takes the refusal for something that passes asks for ever: `init_transactions` then
-ends by its own timeout, after a minute or never, without the reason.
-"""
+"""Transactional producers of every family: what one commits is read, what one aborts is not."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
+from collections.abc import Callable
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from tests.compatibility.programs import FRANZ_GO, JAVA, KAFKAJS, Program
 from tests.support.echoless import Echoless
 
-_ENDS_WITHIN_S = 5.0
-_CLIENT_TIMEOUT_S = 20
-"""Longer than `_ENDS_WITHIN_S`, so that a client that retries fails the test instead of passing it."""
-_REASON = "transactions are not served; use an idempotent producer without a transactional id"
+_PATIENCE_S = 60
+_COUNT = 20
 
 
-@pytest.mark.slow
-def test_librdkafka_ends_with_the_reason(echoless: Echoless) -> None:
-    """The error is fatal to the producer, and carries the broker's own words."""
-    from confluent_kafka import KafkaError, KafkaException, Producer
-
-    producer = Producer(
-        {"bootstrap.servers": echoless.kafka_address, "transactional.id": "t", "log_level": 0}
+def read(bootstrap: str, topic: str, level: str) -> list[bytes]:
+    """The values that a reader of this isolation level sees of partition 0."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "isolation.level": level,
+            "enable.partition.eof": True,
+        }
     )
-    began = time.monotonic()
-    with pytest.raises(KafkaException, match=_REASON) as refused:
-        producer.init_transactions(_CLIENT_TIMEOUT_S)
-    assert time.monotonic() - began < _ENDS_WITHIN_S
-    error: KafkaError = refused.value.args[0]
-    assert error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert error.fatal()
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: list[bytes] = []
+    while True:
+        one = consumer.poll(_PATIENCE_S)
+        assert one is not None, f"{len(found)} records, and no end"
+        if one.error() is not None:
+            break
+        found.append(one.value() or b"")
+    consumer.close()
+    return found
 
 
-@pytest.mark.slow
-async def test_aiokafka_ends(echoless: Echoless) -> None:
-    """Starting the producer fails, and names the refused id."""
-    from aiokafka import AIOKafkaProducer
-    from aiokafka.errors import TransactionalIdAuthorizationFailed
+def librdkafka(bootstrap: str, topic: str, value: bytes, *, is_commit: bool) -> None:
+    """One transaction."""
+    from confluent_kafka import Producer
 
-    producer = AIOKafkaProducer(bootstrap_servers=echoless.kafka_address, transactional_id="t")
-    async with asyncio.timeout(_ENDS_WITHIN_S):
-        with pytest.raises(TransactionalIdAuthorizationFailed, match="t"):
-            await producer.start()
-        await producer.stop()
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
+    producer.init_transactions(_PATIENCE_S)
+    producer.begin_transaction()
+    producer.produce(topic, value, partition=0)
+    if is_commit:
+        producer.commit_transaction(_PATIENCE_S)
+    else:
+        producer.flush(_PATIENCE_S)
+        producer.abort_transaction(_PATIENCE_S)
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # its own use of importlib.resources
-def test_kafka_python_ends(echoless: Echoless) -> None:
-    """`init_transactions` raises the error by its name."""
+def kafka_python(bootstrap: str, topic: str, value: bytes, *, is_commit: bool) -> None:
+    """One transaction."""
     from kafka import KafkaProducer
-    from kafka.errors import TransactionalIdAuthorizationFailedError
 
-    producer = KafkaProducer(
-        bootstrap_servers=echoless.kafka_address,
-        transactional_id="t",
-        max_block_ms=_CLIENT_TIMEOUT_S * 1000,
-    )
-    began = time.monotonic()
-    with pytest.raises(TransactionalIdAuthorizationFailedError):
-        producer.init_transactions()
-    producer.close(timeout=1)
-    assert time.monotonic() - began < _ENDS_WITHIN_S
+    producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic)
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send(topic, value, partition=0).get(_PATIENCE_S)
+    if is_commit:
+        producer.commit_transaction()
+    else:
+        producer.abort_transaction()
+    producer.close()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning"
+)  # kafka-python's own use of importlib.resources
+@pytest.mark.parametrize("transact", [librdkafka, kafka_python])
+def test_what_is_committed_is_read(echoless: Echoless, transact: Callable[..., None]) -> None:
+    """In one process after the other, under one transactional id."""
+    topic, bootstrap = f"of-{transact.__name__}", echoless.kafka_address
+    for number in range(4):
+        transact(bootstrap, topic, b"%d" % number, is_commit=number % 2 == 0)
+    assert read(bootstrap, topic, "read_committed") == [b"0", b"2"]
+    assert read(bootstrap, topic, "read_uncommitted") == [b"0", b"1", b"2", b"3"]
+
+
+@pytest.mark.slow
+async def test_aiokafka_commits_and_aborts(echoless: Echoless) -> None:
+    """The same with its own context manager."""
+    from aiokafka import AIOKafkaProducer
+
+    bootstrap = echoless.kafka_address
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="a") as producer:
+        for number in range(4):
+            try:
+                async with producer.transaction():
+                    await producer.send_and_wait("of-aiokafka", b"%d" % number, partition=0)
+                    if number % 2:
+                        raise KeyError(number)  # noqa: TRY301 - aborts
+            except KeyError:
+                pass
+    assert read(bootstrap, "of-aiokafka", "read_committed") == [b"0", b"2"]
+    assert read(bootstrap, "of-aiokafka", "read_uncommitted") == [b"0", b"1", b"2", b"3"]
 
 
 @pytest.mark.clients
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("client", "error"),
-    [
-        *((java, "TransactionalIdAuthorizationException") for java in JAVA),
-        (FRANZ_GO, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
-        (KAFKAJS, "Failed to find group coordinator"),  # whatever the code, it says no more
-    ],
-    ids=lambda value: value.name if isinstance(value, Program) else "",
-)
-def test_other_clients_end(echoless: Echoless, client: Program, error: str) -> None:
-    """Java, Go and JavaScript: no record is taken, and the client names its error."""
-    process = client.start(
-        "produce",
-        bootstrap=echoless.kafka_address,
-        topic="t",
-        partitions=1,
-        codec="none",
-        count=1,
-        seed=1,
-        transactional_id="t",
-    )
-    try:
-        output, said = process.communicate(timeout=_CLIENT_TIMEOUT_S)
-    finally:
-        process.kill()
-    assert output, said
-    summary = json.loads(output.splitlines()[-1])
-    assert error in summary["fatal"]
-    assert summary["sent"] == 0
-    assert summary["seconds"] < _ENDS_WITHIN_S
+@pytest.mark.parametrize("client", [*JAVA, FRANZ_GO, KAFKAJS], ids=lambda one: one.name)
+def test_other_clients_commit_and_abort(echoless: Echoless, client: Program) -> None:
+    """Java of both generations of the protocol, Go and JavaScript, each a process for each transaction."""
+    topic = f"of-{client.name}"
+    for end in ("commit", "abort", "commit"):
+        process = client.start(
+            "produce",
+            bootstrap=echoless.kafka_address,
+            topic=topic,
+            partitions=1,
+            codec="none",
+            count=_COUNT,
+            seed=1,
+            base_timestamp=int(
+                time.time() * 1000
+            ),  # older ones go by retention before they are read
+            transactional_id=topic,
+            end=end,
+        )
+        try:
+            output, said = process.communicate(timeout=_PATIENCE_S)
+        finally:
+            process.kill()
+        assert process.returncode == 0, said
+        assert json.loads(output.splitlines()[-1])["acked"] == _COUNT, said
+    assert len(read(echoless.kafka_address, topic, "read_committed")) == 2 * _COUNT
+    assert len(read(echoless.kafka_address, topic, "read_uncommitted")) == 3 * _COUNT

@@ -20,6 +20,7 @@ _VALUES: dict[str, Any] = {
     "timedelta_i64": datetime.timedelta(0),
     "records": b"",
     "bytes": b"",
+    "datetime_i64": datetime.datetime.fromtimestamp(0, tz=datetime.UTC),
 }
 _SPECIAL: dict[tuple[str, str], Any] = {
     ("ProduceRequest", "acks"): 1,  # with 0 there is no answer

@@ -64,6 +64,7 @@ async def test_a_new_cluster_is_at_the_newest_level() -> None:
     assert {row.name: row.finalized for row in member.broker.features.rows()} == {
         FEATURE: LEVEL_MAX,
         "group.version": 1,
+        "transaction.version": 2,
     }
     await member.broker.stop()
 
@@ -77,6 +78,7 @@ async def test_nothing_is_stored_that_an_older_broker_cannot_read() -> None:
     assert {row.name: row.finalized for row in broker.features.rows()} == {
         FEATURE: OLD,
         "group.version": 0,
+        "transaction.version": 0,
     }
     with pytest.raises(KafkaError, match="older ones end when they meet it") as refused:
         await broker.groups.topic.until_created()

@@ -26,6 +26,7 @@ LISTS = {
     "partition_indexes": (0,),
     "partitions": (0,),
     "topic_names": ("none",),
+    "transactional_ids": ("none",),
 }
 """Lists that the smallest request leaves empty, and that an error needs."""
 
@@ -47,7 +48,7 @@ def error_codes(entity: Any) -> list[int]:
     found = []
     for field in dataclasses.fields(entity):
         value = getattr(entity, field.name)
-        if field.name == "error_code":
+        if field.name in {"error_code", "partition_error_code"}:
             found.append(int(value))
         rows = value if isinstance(value, tuple) else (value,)
         for row in rows:

@@ -74,7 +74,7 @@ async def test_what_is_not_served_ends_the_connection(running: Running) -> None:
     others = [api for api in APIS if api is not api_versions.API]
     above = [(api.key, api.version_max + 1) for api in others]
     below = [(api.key, api.version_min - 1) for api in others]
-    for api_key, version in [*above, *below, (24, 0), (999, 0), (-1, 0)]:
+    for api_key, version in [*above, *below, (93, 0), (999, 0), (-1, 0)]:
         await end_of(running, api_key, version, b"\0" * 16)
 
 

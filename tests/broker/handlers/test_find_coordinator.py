@@ -38,7 +38,6 @@ async def test_a_group_is_coordinated_by_this_broker(
 @pytest.mark.parametrize(
     ("key_type", "code"),
     [
-        (TRANSACTION, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         (2, ErrorCode.INVALID_REQUEST),
         (-1, ErrorCode.INVALID_REQUEST),
     ],

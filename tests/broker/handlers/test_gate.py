@@ -39,11 +39,12 @@ LATEST = -1
 ABOUT_SOMETHING: dict[str, Any] = {
     "resource_type": 2,
     "coordinator_keys": ("group",),
+    "transactional_ids": ("none",),
     "include_cluster_authorized_operations": True,
 }
 """Fields whose smallest value leaves nothing to ask about."""
-ASK_NOTHING = {"api_versions", "sasl_handshake", "sasl_authenticate"}
-"""APIs for everyone: clients send them before they have authenticated."""
+ASK_NOTHING = {"api_versions", "sasl_handshake", "sasl_authenticate", "list_transactions"}
+"""APIs for everyone: clients send the first three before they have authenticated, and the last one asks about what it finds."""
 
 
 @pytest.fixture

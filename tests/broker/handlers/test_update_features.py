@@ -79,4 +79,5 @@ async def test_a_level_is_raised_unless_it_is_a_dry_run(
     assert {one.name: one.max_version_level for one in described.finalized_features} == {
         FEATURE: LEVEL_MAX,
         "group.version": 1,
+        "transaction.version": 2,
     }

@@ -9,7 +9,7 @@ import (
 // options is the command line of tests/compatibility/README.md.
 type options struct {
 	bootstrap, topic, codec, ackLog, records             string
-	transactionalID, security, cases                     string
+	transactionalID, end, security, cases                     string
 	group, log, assignor, protocol                       string
 	partitions, count, first                             int
 	seed                                                 uint
@@ -33,6 +33,7 @@ func parse(arguments []string) options {
 	set.Float64Var(&o.rate, "rate", 0, "records a second; 0: no limit")
 	set.StringVar(&o.ackLog, "ack-log", "", "file")
 	set.StringVar(&o.transactionalID, "transactional-id", "", "")
+	set.StringVar(&o.end, "end", "commit", "of the transaction: commit or abort")
 	set.StringVar(&o.security, "security", "", "file of settings, by librdkafka's names")
 	set.StringVar(&o.cases, "cases", "", "file")
 	set.StringVar(&o.records, "records", "", "file")

@@ -76,9 +76,15 @@ func produce(o options) (*produceSummary, error) {
 			summary.Fatal = &fatal
 			return summary, nil
 		}
+		if err := client.BeginTransaction(); err != nil {
+			return nil, err
+		}
 	}
 	sendAll(stop, client, o, summary)
-	return summary, client.Flush(context.Background())
+	if err := client.Flush(context.Background()); err != nil || o.transactionalID == "" {
+		return summary, err
+	}
+	return summary, client.EndTransaction(context.Background(), kgo.TransactionEndTry(o.end != "abort"))
 }
 
 func sendAll(stop context.Context, client *kgo.Client, o options, summary *produceSummary) {

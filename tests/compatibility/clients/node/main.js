@@ -29,6 +29,7 @@ function parse() {
       rate: text('0'),
       'ack-log': text(),
       'transactional-id': text(),
+      end: text('commit'), // of the transaction, or abort
       security: text(),
       records: text(), // these two of `consume`
       'idle-timeout-ms': text('20000'),
@@ -80,8 +81,9 @@ class Produce {
     const settings = { idempotent: true, allowAutoTopicCreation: true, retry, transactionalId }
     const producer = kafka.producer(settings)
     await producer.connect()
+    let sender = producer
     try {
-      if (transactionalId) await producer.transaction() // the first one asks for the producer id
+      if (transactionalId) sender = await producer.transaction() // the first one asks for the producer id
     } catch (error) {
       this.summary.fatal = `${error.type}: ${error.message}`
       return
@@ -92,9 +94,10 @@ class Produce {
     for (let index = 0; index < count && !this.stopped; ) {
       const ready = await this.countDue(began, index, count)
       const numbers = Array.from({ length: ready }, (_, i) => first + index + i)
-      await this.send(producer, numbers.map(number => record(this.series, number)))
+      await this.send(sender, numbers.map(number => record(this.series, number)))
       index += ready
     }
+    if (transactionalId) await (this.options.end === 'abort' ? sender.abort() : sender.commit())
     await producer.disconnect()
   }
 

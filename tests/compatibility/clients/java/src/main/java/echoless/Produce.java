@@ -38,8 +38,9 @@ final class Produce {
         int first = (int) options.number("first", 0);
         int count = options.number("count");
         try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(settings())) {
-            if (options.text("transactional-id", null) != null) {
-                initTransactions(producer);
+            boolean isTransactional = options.text("transactional-id", null) != null;
+            if (isTransactional) {
+                beginTransaction(producer);
             }
             long began = System.nanoTime();
             for (int index = 0; index < count && !stopped && fatal == null; index++) {
@@ -47,12 +48,24 @@ final class Produce {
                 send(producer, series, first + index);
             }
             producer.flush();
+            if (isTransactional && fatal == null) {
+                endTransaction(producer);
+            }
         }
     }
 
-    private void initTransactions(KafkaProducer<byte[], byte[]> producer) {
+    private void endTransaction(KafkaProducer<byte[], byte[]> producer) {
+        if (options.text("end", "commit").equals("abort")) {
+            producer.abortTransaction();
+        } else {
+            producer.commitTransaction();
+        }
+    }
+
+    private void beginTransaction(KafkaProducer<byte[], byte[]> producer) {
         try {
             producer.initTransactions();
+            producer.beginTransaction();
         } catch (KafkaException refused) {
             fatal = refused.toString();
         }
