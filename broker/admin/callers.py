@@ -100,6 +100,11 @@ class Caller:
         rights = self._rights
         return rights is None or rights.may(AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
 
+    def may_describe_transactional_id(self, name: str) -> bool:
+        """Whether it may see this transactional id."""
+        rights, kind = self._rights, ResourceType.TRANSACTIONAL_ID
+        return rights is None or rights.may(AclOperation.DESCRIBE, kind, name)
+
     def may_see(self, event: Event) -> bool:
         """Whether it may see all topics of an event; for an event without any: the cluster."""
         rights = self._rights
@@ -119,6 +124,11 @@ class Caller:
         """Raises `RefusalError` if it may not see this group, whether that exists or not."""
         if not self.may_describe_group(group_id):
             raise self._denied("Describe on this group")
+
+    def require_transactional_id(self, name: str) -> None:
+        """Raises `RefusalError` if it may not see this transactional id, whether that exists or not."""
+        if not self.may_describe_transactional_id(name):
+            raise self._denied("Describe on this transactional id")
 
     def require_cluster(self, operation: AclOperation) -> None:
         """Raises `RefusalError` if it may not do this with the cluster."""

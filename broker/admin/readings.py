@@ -29,6 +29,7 @@ from echoless.broker.admin.overview import (
 )
 from echoless.broker.admin.query import read_count, read_index, read_optional, read_selection
 from echoless.broker.admin.refusal import RefusalError
+from echoless.broker.admin.transaction_documents import ListedTransactions, transaction_document
 from echoless.broker.admin.view import BrokerView
 from echoless.broker.faults.permission import refusal
 from echoless.broker.network.turns import ADMIN_PORT, for_client, in_thread, work_in_turns
@@ -64,6 +65,8 @@ class Readings:
             "topics": Readable("/topics", self.topics),
             "groups": Readable("/groups", self.groups),
             "group": Readable("/groups/{group}", self.group),
+            "transactions": Readable("/transactions", self.transactions),
+            "transaction": Readable("/transactions/{transactional_id}", self.transaction),
             "producers_of_client": Readable("/producers", self.producers_of_client),
             "producers": Readable("/producers/{topic}/{partition}", self.producers),
             "faults": Readable("/faults", self.faults),
@@ -143,6 +146,20 @@ class Readings:
         name = names["group"]
         caller.require_group(name)
         return await group_document(self._broker, name, caller.may_describe)
+
+    async def transactions(self, caller: Caller, query: Query, _names: Query) -> Document:
+        """The transactional ids that this broker coordinates, open transactions first, by age."""
+        limit = read_count(query, "limit", LIMIT_DEFAULT, least=1, most=LIST_MAX)
+        listed = ListedTransactions(limit)
+        await work_in_turns(listed.add_all(self._broker, caller.may_describe_transactional_id))
+        is_complete = self._broker.transactions.readiness() is ErrorCode.NONE
+        return {"count": listed.count, "transactions": listed.rows(), "complete": is_complete}
+
+    async def transaction(self, caller: Caller, _query: Query, names: Query) -> Document:
+        """One transactional id: the partitions of its transaction, and where that begins in them."""
+        name = names["transactional_id"]
+        caller.require_transactional_id(name)
+        return await transaction_document(self._broker, name, caller.may_describe)
 
     async def producers_of_client(self, caller: Caller, query: Query, _names: Query) -> Document:
         """The producers whose batches came last, those of one client if it is named; newest first."""

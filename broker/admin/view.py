@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from echoless.broker.state_topics.shard_state import Unserved
     from echoless.coordinators.groups.answers import CommittedOffset, GroupAnswer, ListedGroup
     from echoless.coordinators.groups.requests import GroupRequest
+    from echoless.coordinators.transactions.state import TransactionalIdState
+    from echoless.protocol.state_records.transaction_records import TransactionValue
 
 
 class LogView(Protocol):
@@ -112,6 +114,14 @@ class GroupsView(Protocol):
     def topic_names(self, topic_ids: Collection[bytes]) -> Mapping[bytes, str]: ...
 
 
+class TransactionsView(Protocol):
+    """The transactional ids that the broker coordinates."""
+
+    def all(self) -> Iterator[tuple[str, TransactionValue]]: ...
+    def look_at(self, transactional_id: str) -> TransactionalIdState | ErrorCode: ...
+    def readiness(self) -> ErrorCode: ...
+
+
 class MembershipView(Protocol):
     """The cluster, as this broker knows it."""
 
@@ -179,6 +189,8 @@ class BrokerView(Protocol):
     def logs(self) -> StorageView: ...
     @property
     def groups(self) -> GroupsView: ...
+    @property
+    def transactions(self) -> TransactionsView: ...
     @property
     def membership(self) -> MembershipView: ...
     @property

@@ -22,7 +22,9 @@ from echoless.broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswe
 from echoless.broker.replication.peer_connection import PeerError
 from echoless.broker.state_topics.shard_state import Unserved
 from echoless.coordinators.groups.answers import CommittedOffset, ListedGroup
+from echoless.coordinators.transactions.state import TransactionalIdState
 from echoless.protocol.errors import ErrorCode
+from echoless.protocol.state_records.transaction_records import TransactionValue
 from echoless.storage.compaction.compaction import Uncleanable
 from echoless.storage.producers.state import ProducerStates
 from echoless.storage.scrub import Damage
@@ -94,6 +96,23 @@ class FakeGroups:
 
 
 @dataclass
+class FakeTransactions:
+    states: dict[str, TransactionalIdState] = field(default_factory=dict)
+    ready: ErrorCode = ErrorCode.NONE
+
+    def all(self) -> Iterator[tuple[str, TransactionValue]]:
+        for name, state in self.states.items():
+            assert state.value is not None
+            yield name, state.value
+
+    def look_at(self, transactional_id: str) -> TransactionalIdState | ErrorCode:
+        return self.states.get(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+
+    def readiness(self) -> ErrorCode:
+        return self.ready
+
+
+@dataclass
 class FakeRegistry:
     topics: dict[str, Topic] = field(default_factory=dict)
 
@@ -135,6 +154,7 @@ class FakeBroker:
         self.decisions = Decisions(self.metrics)
         self.logs = FakeLogs()
         self.groups = FakeGroups()
+        self.transactions = FakeTransactions()
         self.membership = FakeMembership()
         self.registry = FakeRegistry()
         self.faults: Any = FakeFaults()
