@@ -83,13 +83,19 @@ class Application(Program):
     """A Java application, started from its main class."""
 
     def __init__(
-        self, directory: Path, main_class: str, *arguments: str, jars: Path = JARS
+        self,
+        directory: Path,
+        main_class: str,
+        *arguments: str,
+        jars: Path = JARS,
+        classes: Path | None = None,
     ) -> None:
+        """`classes` are found before `jars`: one application with the jars of several versions."""
         require("applications" if jars is JARS else "streams-4")
         super().__init__(
             directory,
             *("java", *_JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"),
-            *("-cp", f"{jars}/*", main_class, *arguments),
+            *("-cp", f"{classes or jars}:{jars}/*", main_class, *arguments),
         )
 
 

@@ -9,7 +9,10 @@ import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 
-/** The word count of every introduction to Kafka Streams: bootstrap address, directory of its state. */
+/**
+ * The word count of every introduction to Kafka Streams: bootstrap address, directory of its state, further settings as
+ * name=value.
+ */
 public final class WordCount {
     private WordCount() {}
 
@@ -24,6 +27,10 @@ public final class WordCount {
         settings.put("auto.offset.reset", "earliest");
         settings.put("session.timeout.ms", "3000");
         settings.put("heartbeat.interval.ms", "300");
+        for (String argument : Arrays.asList(arguments).subList(2, arguments.length)) {
+            String[] setting = argument.split("=", 2);
+            settings.put(setting[0], setting[1]);
+        }
         StreamsBuilder builder = new StreamsBuilder();
         builder.<String, String>stream("lines")
                 .flatMapValues(line -> Arrays.asList(line.split(" ")))
