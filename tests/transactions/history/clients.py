@@ -1,0 +1,314 @@
+"""Producers in transactions and readers of committed records, of librdkafka, one thread each, that write down what they see."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from tests.transactions.history.events import Outcome, Place, Seen, Sent, Transaction
+
+T = TypeVar("T")
+INPUT: Final[Place] = ("t", 0)
+COPIES: Final[Place] = ("copies", 0)
+WRITTEN: Final[tuple[Place, ...]] = (INPUT, ("t", 1), ("t", 2))
+PLACES: Final[tuple[Place, ...]] = (*WRITTEN, COPIES)
+GROUP: Final = "copiers"
+TRANSACTION_TIMEOUT_S: Final = 15
+CALL_S: Final = 10.0
+GIVE_UP_S: Final = 90.0
+"""How long a step of a producer may last; longer is a problem of the run."""
+_MOST_RECORDS: Final = 6
+_ENDS: Final = ("commit",) * 14 + ("abort",) * 3 + ("abandon",) + ("hasty",) * 2
+
+
+def consumer_of(bootstrap: str, group: str) -> Consumer:
+    """A reader of committed records that commits nothing by itself and reports the ends of partitions."""
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "error",
+            "reconnect.backoff.max.ms": 500,
+            "log_level": 0,
+        }
+    )
+
+
+class Client(threading.Thread):
+    """A thread whose unexpected end is a problem of the run."""
+
+    def __init__(self, name: str, stopping: threading.Event) -> None:
+        super().__init__(name=name, daemon=True)
+        self.stopping = stopping
+        self.problems: list[str] = []
+
+    def run(self) -> None:
+        try:
+            self.work()
+        except Exception as error:  # noqa: BLE001 - the verdict names it
+            self.problems.append(f"{self.name}: {error!r}")
+
+    def work(self) -> None:
+        raise NotImplementedError
+
+
+class Writer(Client):
+    """One transactional id, with one instance of a producer after another."""
+
+    def __init__(self, name: str, bootstrap: str, seed: int, stopping: threading.Event) -> None:
+        super().__init__(name, stopping)
+        self.transactions: list[Transaction] = []
+        self.counts: Counter[str] = Counter()
+        self.bootstrap = bootstrap
+        self._dice = random.Random(f"{seed} {name}")
+        self._producer: Producer | None = None
+        self._instances = 0
+        self._values = 0
+
+    def work(self) -> None:
+        while not self.stopping.is_set():
+            producer = self._producer or self._start()
+            self._transact(producer, self._dice.choice(_ENDS))
+        if self._producer is None:
+            self._start()  # ends what the last instance left open
+
+    def _start(self) -> Producer:
+        until = time.monotonic() + GIVE_UP_S
+        while True:
+            producer = Producer(
+                {
+                    "bootstrap.servers": self.bootstrap,
+                    "transactional.id": self.name,
+                    "transaction.timeout.ms": TRANSACTION_TIMEOUT_S * 1000,
+                    "reconnect.backoff.max.ms": 500,
+                    "linger.ms": 2,
+                    "log_level": 0,
+                }
+            )
+            try:
+                producer.init_transactions(CALL_S)
+            except KafkaException as error:
+                self.counts[f"init: {error.args[0].name()}"] += 1
+                _check(until, error)
+                continue
+            self._instances += 1
+            self._producer = producer
+            self.started()
+            return producer
+
+    def started(self) -> None:
+        """Is called when a new instance has fenced the one before."""
+
+    def fill(self, producer: Producer, one: Transaction) -> bool:
+        """Sends the records of a transaction; returns whether there are any."""
+        for _ in range(self._dice.randint(1, _MOST_RECORDS)):
+            self.send(producer, one, self._dice.choice(WRITTEN))
+            producer.poll(self._dice.choice((0, 0, 0.005)))
+        return True
+
+    def aborted(self) -> None:
+        """Is called when a transaction did not commit."""
+
+    def send(
+        self, producer: Producer, one: Transaction, place: Place, source: str | None = None
+    ) -> None:
+        """Sends a new value, and has its offset written down when it is acknowledged."""
+        self._values += 1
+        index, value = len(one.sent), f"{self.name}-{self._values}"
+        one.sent.append(Sent(place, value, None, source))
+
+        def acknowledge(error: Any, message: Any) -> None:
+            if error is None and message.offset() >= 0:
+                one.sent[index] = one.sent[index]._replace(offset=message.offset())
+
+        producer.produce(place[0], value.encode(), partition=place[1], on_delivery=acknowledge)
+
+    def _transact(self, producer: Producer, end: str) -> None:
+        one = Transaction(
+            process=f"{self.name}/{self._instances}", name=self.name, began=time.monotonic()
+        )
+        try:
+            producer.begin_transaction()
+            self.transactions.append(one)
+            if not self.fill(producer, one):
+                end = "abort"
+        except KafkaException as error:
+            one.outcome = Outcome.FAILED
+            self._recover(producer, error)
+            return
+        match end:
+            case "commit":
+                self._commit(producer, one, GIVE_UP_S)
+            case "hasty":
+                self._commit(producer, one, self._dice.uniform(0, 0.02))
+            case "abort":
+                one.outcome = Outcome.FAILED
+                self._abort(producer)
+            case _:
+                one.outcome = Outcome.FAILED
+                producer.flush(self._dice.uniform(0, 0.05))
+                self._drop(producer)
+        self.counts[f"{end}: {one.outcome.value}"] += 1
+        if one.outcome is not Outcome.OK:
+            self.aborted()
+
+    def _commit(self, producer: Producer, one: Transaction, patience_s: float) -> None:
+        """Commits; a producer that runs out of patience, or has to end, does not know whether it did."""
+        one.committing = time.monotonic()
+        until = one.committing + patience_s
+        while True:
+            try:
+                producer.commit_transaction(min(CALL_S, patience_s))
+            except KafkaException as error:
+                failed = error.args[0]
+                self.counts[f"commit: {failed.name()}"] += 1
+                if failed.txn_requires_abort():
+                    one.outcome = Outcome.FAILED
+                    self._abort(producer)
+                    return
+                if failed.retriable() and time.monotonic() < until:
+                    continue
+                if patience_s >= CALL_S:
+                    _check(until, error)
+                self._drop(producer)
+                return
+            producer.poll(0)
+            one.outcome = Outcome.OK
+            return
+
+    def _abort(self, producer: Producer) -> None:
+        until = time.monotonic() + GIVE_UP_S
+        while True:
+            try:
+                producer.abort_transaction(CALL_S)
+            except KafkaException as error:
+                failed = error.args[0]
+                self.counts[f"abort: {failed.name()}"] += 1
+                _check(until, error)
+                if failed.retriable():
+                    continue
+                self._drop(producer)
+            return
+
+    def _recover(self, producer: Producer, error: KafkaException) -> None:
+        """Aborts after an error of a send."""
+        failed = error.args[0]
+        self.counts[f"send: {failed.name()}"] += 1
+        if failed.fatal():
+            self._drop(producer)
+        else:
+            self._abort(producer)
+        self.aborted()
+
+    def _drop(self, producer: Producer) -> None:
+        producer.purge()
+        self._producer = None
+
+
+class Copier(Writer):
+    """Copies the input; offsets are committed in the transactions that copy."""
+
+    def __init__(self, name: str, bootstrap: str, seed: int, stopping: threading.Event) -> None:
+        super().__init__(name, bootstrap, seed, stopping)
+        self._consumer = consumer_of(bootstrap, GROUP)
+
+    def started(self) -> None:
+        self._return()
+
+    def aborted(self) -> None:
+        if self._producer is not None:
+            self._return()
+
+    def fill(self, producer: Producer, one: Transaction) -> bool:
+        messages = [m for m in self._consumer.consume(_MOST_RECORDS, 0.3) if m.error() is None]
+        if not messages:
+            return False
+        for message in messages:
+            value = message.value().decode()
+            one.seen.append(Seen(INPUT, message.offset(), value, time.monotonic()))
+            self.send(producer, one, COPIES, value)
+        producer.send_offsets_to_transaction(
+            [TopicPartition(*INPUT, messages[-1].offset() + 1)],
+            self._consumer.consumer_group_metadata(),
+            CALL_S,
+        )
+        return True
+
+    def _return(self) -> None:
+        """Reads on from the committed offset."""
+        offset = until_answered(
+            lambda: self._consumer.committed([TopicPartition(*INPUT)], CALL_S)[0]
+        ).offset
+        self._consumer.assign([TopicPartition(*INPUT, max(offset, 0))])
+
+
+class Reader(Client):
+    """Reads every partition from its first offset, to the end of the run."""
+
+    def __init__(self, name: str, bootstrap: str, stopping: threading.Event) -> None:
+        super().__init__(name, stopping)
+        self.seen: list[Seen] = []
+        self.last: dict[Place, int] = {}
+        self.errors: Counter[str] = Counter()
+        self._addresses = bootstrap
+
+    def work(self) -> None:
+        consumer = consumer_of(self._addresses, self.name)
+        consumer.assign([TopicPartition(*place, 0) for place in PLACES])
+        while not self.stopping.is_set():
+            for message in consumer.consume(500, 0.2):
+                self._take(message)
+        consumer.close()
+
+    def _take(self, message: Any) -> None:
+        if message.error() is not None:
+            self.errors[message.error().name()] += 1
+            return
+        place, offset = (message.topic(), message.partition()), message.offset()
+        self.seen.append(Seen(place, offset, message.value().decode(), time.monotonic()))
+        self.last[place] = offset
+
+
+def read_to_the_ends(bootstrap: str, places: Iterable[Place]) -> dict[Place, list[tuple[int, str]]]:
+    """Every committed record below the last stable offsets, by place. Raises AssertionError if it takes too long."""
+    found: dict[Place, list[tuple[int, str]]] = {place: [] for place in places}
+    consumer = consumer_of(bootstrap, "final")
+    consumer.assign([TopicPartition(*place, 0) for place in found])
+    ended: set[Place] = set()
+    until = time.monotonic() + GIVE_UP_S
+    while len(ended) < len(found):
+        assert time.monotonic() < until, f"only {ended} were read to their ends"
+        for message in consumer.consume(500, 0.2):
+            place = (message.topic(), message.partition())
+            if message.error() is None:
+                found[place].append((message.offset(), message.value().decode()))
+            elif message.error().name() == "_PARTITION_EOF":
+                ended.add(place)
+    consumer.close()
+    return found
+
+
+def _check(until: float, error: KafkaException) -> None:
+    """Raises TimeoutError if it is too late to go on after an error."""
+    if time.monotonic() > until:
+        raise TimeoutError(f"not done within {GIVE_UP_S} s: {error}") from error
+
+
+def until_answered(ask: Callable[[], T]) -> T:
+    """The answer, as soon as no error takes its place."""
+    until = time.monotonic() + GIVE_UP_S
+    while True:
+        try:
+            return ask()
+        except KafkaException:
+            if time.monotonic() > until:
+                raise
