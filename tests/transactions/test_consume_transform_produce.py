@@ -13,19 +13,26 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.echoless import Echoless
+from tests.transactions.copied import (
+    GROUP,
+    INPUTS,
+    OUTPUTS,
+    PARTITIONS,
+    PER_TRANSACTION,
+    RECORDS,
+    WITHIN_S,
+    fill,
+    read_all,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.crash]
 
-INPUTS, OUTPUTS, GROUP = "inputs", "outputs", "copier"
-PARTITIONS, RECORDS, PER_TRANSACTION = 3, 180, 15
 KILLED_AFTER = (1, 4, 7)
 """Transactions begun when the broker is killed, in the midst of them."""
 ABORTED_AFTER = (3, 6)
 """Transactions begun that are aborted, with their records and offsets in them."""
-WITHIN_S = 60.0
 COMES_BACK = (
     KafkaError.NOT_COORDINATOR,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -138,44 +145,9 @@ def test_every_record_is_copied_once(start_echoless: Callable[..., Echoless]) ->
     """Killed with records only, and with offsets, in an open transaction, and aborted: committed records are there once each."""
     broker = start_echoless()
     address = broker.kafka_address
-    admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
-    for future in admin.create_topics(
-        [NewTopic(name, PARTITIONS, 1) for name in (INPUTS, OUTPUTS)]
-    ).values():
-        future.result(WITHIN_S)
-    source = Producer({"bootstrap.servers": address, "log_level": 0})
-    values = [b"%d" % number for number in range(RECORDS)]
-    for number, value in enumerate(values):
-        source.produce(INPUTS, value, partition=number % PARTITIONS)
-    assert source.flush(WITHIN_S) == 0
+    values = fill(address)
     copier = Copier(address, broker)
     copier.run()
     assert copier.begun > KILLED_AFTER[-1]
     assert Counter(read_all(address, "read_committed")) == Counter(values)
     assert Counter(read_all(address, "read_uncommitted")) > Counter(values)
-
-
-def read_all(address: str, isolation: str) -> list[bytes]:
-    """The records of the outputs, up to their ends."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": address,
-            "group.id": "reader",
-            "enable.partition.eof": True,
-            "isolation.level": isolation,
-            "log_level": 0,
-        }
-    )
-    consumer.assign([TopicPartition(OUTPUTS, index, 0) for index in range(PARTITIONS)])
-    found: list[bytes] = []
-    ended: set[int] = set()
-    while len(ended) < PARTITIONS:
-        one = consumer.poll(WITHIN_S)
-        assert one is not None, f"{len(ended)} partitions were read to their end"
-        if one.error() is None:
-            found.append(one.value())
-        else:
-            assert one.error().name() == "_PARTITION_EOF", one.error()
-            ended.add(one.partition())
-    consumer.close()
-    return found
