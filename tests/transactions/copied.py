@@ -10,10 +10,10 @@ PARTITIONS, RECORDS, PER_TRANSACTION = 3, 180, 15
 WITHIN_S = 60.0
 
 
-def fill(bootstrap: str) -> list[bytes]:
+def fill(bootstrap: str, *, replicas: int = 1) -> list[bytes]:
     """Makes both topics, and writes `RECORDS` records over the partitions of the inputs; returns their values."""
     client = {"bootstrap.servers": bootstrap, "log_level": 0}
-    topics = [NewTopic(name, PARTITIONS, 1) for name in (INPUTS, OUTPUTS)]
+    topics = [NewTopic(name, PARTITIONS, replicas) for name in (INPUTS, OUTPUTS)]
     admin = AdminClient(client)
     for future in admin.create_topics(topics).values():
         future.result(WITHIN_S)
