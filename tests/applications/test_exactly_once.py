@@ -17,7 +17,6 @@ from tests.applications.application import Application
 from tests.applications.tools import JARS, STREAMS_4_JARS
 from tests.support.echoless import Echoless
 from tests.toolchain import require
-from tests.transactions.test_librdkafka import ANNOUNCED
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
@@ -130,7 +129,7 @@ def stored(broker: Echoless, *partitions: int) -> Iterator[BatchHeader]:
 def broker(tmp_path: Path) -> Iterator[Echoless]:
     """A broker whose members may have short sessions, with the topics of the word count."""
     settings = {"group_min_session_timeout_ms": "1000"}
-    echoless = Echoless(tmp_path / "broker", settings, module=ANNOUNCED)
+    echoless = Echoless(tmp_path / "broker", settings)
     echoless.start()
     admin = AdminClient({"bootstrap.servers": echoless.kafka_address})
     topics = [NewTopic(name, _PARTITIONS, 1) for name in ("lines", "counts")]
