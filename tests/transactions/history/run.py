@@ -172,19 +172,24 @@ class _Run:
         history = History(transactions=[t for w in self._writers for t in w.transactions])
         try:
             self._await_stable_ends()
-            history.final = read_to_the_ends(self._servers.bootstrap, PLACES)
-            history.inputs = {INPUT: self._committed_input()}
-            self._await_readers(history)
-            self._end_readers()
-            history.readers = {reader.name: reader.seen for reader in self._readers}
-            history.log = self._read_logs()
         except AssertionError as error:
-            self._end_readers()
-            history.readers = {reader.name: reader.seen for reader in self._readers}
             self._verdict.problems.append(str(error))
+        try:
+            self._look_at_the_end(history)
+        except AssertionError as error:
+            self._verdict.problems.append(str(error))
+        self._end_readers()
+        history.readers = {reader.name: reader.seen for reader in self._readers}
         (self._directory / "history.pickle").write_bytes(pickle.dumps(history))
         self._judge(history)
         return self._verdict
+
+    def _look_at_the_end(self, history: History) -> None:
+        history.final = read_to_the_ends(self._servers.bootstrap, PLACES)
+        history.inputs = {INPUT: self._committed_input()}
+        self._await_readers(history)
+        self._end_readers()
+        history.log = self._read_logs()
 
     def _kill(self, until: float) -> None:
         while time.monotonic() < until:
