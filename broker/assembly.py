@@ -19,7 +19,6 @@ from echoless.broker.cluster.membership import ClusterMembership
 from echoless.broker.cluster.metadata_rows import MetadataRows
 from echoless.broker.cluster.stand_alone import StandAlone
 from echoless.broker.cluster.topics import Topics
-from echoless.broker.config import feature_levels
 from echoless.broker.config.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from echoless.broker.config.listener_names import ADMIN, NATIVE
 from echoless.broker.config.loading import Config, LogFlush
@@ -344,7 +343,7 @@ def _new_services(broker: Broker) -> Services:
         deadlines=Deadlines(),
         quotas=broker.quotas,
         binding=broker.binding,
-        ask=broker.transactions.ask_coordinator if feature_levels.SERVES_TRANSACTIONS else None,
+        ask=broker.transactions.ask_coordinator,
     )
     return Services(
         config=broker.config,

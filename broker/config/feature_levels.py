@@ -22,8 +22,6 @@ GROUP_FEATURE: Final = "group.version"
 """Kafka's: 1 where groups of the consumer protocol are served. Follows from `FEATURE`."""
 TRANSACTION_FEATURE: Final = "transaction.version"
 """Kafka's: 2 where transactions are served, of both generations of their protocol (KIP-890). Follows from `FEATURE`."""
-SERVES_TRANSACTIONS: Final = True
-"""Whether this release announces transactions, and serves what it announces."""
 TRANSACTION_VERSION_MAX: Final = 2
 LEVEL_MIN: Final = 0
 LEVEL_MAX: Final = 1
@@ -68,8 +66,7 @@ def has_internal_topics(level: int, topics: Container[str]) -> bool:
 
 def transaction_version(level: int) -> int:
     """The generation of transactions that all brokers serve at a level; 0 for none."""
-    is_served = SERVES_TRANSACTIONS and level >= INTERNAL_TOPICS_FROM
-    return TRANSACTION_VERSION_MAX if is_served else 0
+    return TRANSACTION_VERSION_MAX if level >= INTERNAL_TOPICS_FROM else 0
 
 
 def check_topic(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from echoless.broker.config.feature_levels import SERVES_TRANSACTIONS
 from echoless.protocol.api_versions import decode_api_versions_request
 from echoless.protocol.fetch_request import decode_fetch_request
 from echoless.protocol.init_producer_id import decode_init_producer_id_request
@@ -21,7 +20,7 @@ from echoless.protocol.offset_commit import decode_offset_commit_request
 from echoless.protocol.produce_request import decode_produce_request
 from echoless.protocol.registry import Api
 
-_ALWAYS: Final = (
+APIS: Final[tuple[Api, ...]] = (
     Api(
         key=0,
         name="produce",
@@ -90,7 +89,11 @@ _ALWAYS: Final = (
         read_request=decode_init_producer_id_request,
     ),
     Api(key=23, name="offset_for_leader_epoch", version_min=2, version_max=4, flexible_from=4),
+    Api(key=24, name="add_partitions_to_txn", version_min=0, version_max=5, flexible_from=3),
+    Api(key=25, name="add_offsets_to_txn", version_min=0, version_max=4, flexible_from=3),
+    Api(key=26, name="end_txn", version_min=0, version_max=5, flexible_from=3),
     Api(key=27, name="write_txn_markers", version_min=1, version_max=1, flexible_from=1),
+    Api(key=28, name="txn_offset_commit", version_min=0, version_max=5, flexible_from=3),
     Api(key=29, name="describe_acls", version_min=1, version_max=3, flexible_from=2),
     Api(key=30, name="create_acls", version_min=1, version_max=3, flexible_from=2),
     Api(key=31, name="delete_acls", version_min=1, version_max=3, flexible_from=2),
@@ -120,26 +123,15 @@ _ALWAYS: Final = (
     Api(key=57, name="update_features", version_min=0, version_max=1, flexible_from=0),
     Api(key=60, name="describe_cluster", version_min=0, version_max=1, flexible_from=0),
     Api(key=61, name="describe_producers", version_min=0, version_max=0, flexible_from=0),
+    Api(key=65, name="describe_transactions", version_min=0, version_max=0, flexible_from=0),
+    Api(key=66, name="list_transactions", version_min=0, version_max=2, flexible_from=0),
     Api(key=68, name="consumer_group_heartbeat", version_min=0, version_max=1, flexible_from=0),
     Api(key=69, name="consumer_group_describe", version_min=0, version_max=1, flexible_from=0),
 )
-TRANSACTION_APIS: Final = (
-    Api(key=24, name="add_partitions_to_txn", version_min=0, version_max=5, flexible_from=3),
-    Api(key=25, name="add_offsets_to_txn", version_min=0, version_max=4, flexible_from=3),
-    Api(key=26, name="end_txn", version_min=0, version_max=5, flexible_from=3),
-    Api(key=28, name="txn_offset_commit", version_min=0, version_max=5, flexible_from=3),
-    Api(key=65, name="describe_transactions", version_min=0, version_max=0, flexible_from=0),
-    Api(key=66, name="list_transactions", version_min=0, version_max=2, flexible_from=0),
-)
-"""The APIs of transactions: served, and listed, once `SERVES_TRANSACTIONS`."""
-APIS: Final[tuple[Api, ...]] = tuple(
-    sorted((*_ALWAYS, *(TRANSACTION_APIS if SERVES_TRANSACTIONS else ())), key=lambda api: api.key)
-)
 API_BY_KEY: Final = {api.key: api for api in APIS}
 API_BY_NAME: Final = {api.name: api for api in APIS}
-_DECLARED: Final[dict[str, Api]] = {api.name: api for api in (*APIS, *TRANSACTION_APIS)}
 
 
 def declared(module: str) -> Api:
     """The API that a module of this room serves."""
-    return _DECLARED[module.rpartition(".")[2]]
+    return API_BY_NAME[module.rpartition(".")[2]]

@@ -140,15 +140,12 @@ class Features:
     def rows(self) -> tuple[Feature, ...]:
         """The features that ApiVersions announces."""
         groups = int(has_internal_topics(self.level, self._topics))
-        rows = (
+        newest = feature_levels.TRANSACTION_VERSION_MAX
+        return (
             Feature(FEATURE, LEVEL_MIN, LEVEL_MAX, self.level),
             Feature(GROUP_FEATURE, 0, 1, groups),
+            Feature(TRANSACTION_FEATURE, 0, newest, self.transaction_version),
         )
-        if not feature_levels.SERVES_TRANSACTIONS:
-            return rows
-        newest = feature_levels.TRANSACTION_VERSION_MAX
-        transactions = Feature(TRANSACTION_FEATURE, 0, newest, self.transaction_version)
-        return (*rows, transactions)
 
     async def _is_new_cluster(self) -> bool:
         """Whether nothing in the tree can be of an older release."""

@@ -8,10 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from echoless.broker.handlers import api_versions
-from echoless.broker.handlers.apis import APIS, TRANSACTION_APIS
 from echoless.cli import open_transactions
-from echoless.protocol.api_versions import ApiVersionsRow
 from echoless.protocol.errors import ErrorCode
 from tests.broker.handlers.one_transaction import (
     ID,
@@ -19,7 +16,6 @@ from tests.broker.handlers.one_transaction import (
     add,
     begin,
     end,
-    serve_transactions,
     state,
     until_state,
 )
@@ -32,11 +28,7 @@ from tests.support.transactions_by_hand import HandMadeTransactions
 
 @pytest.fixture
 async def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
-    """A broker that serves and announces transactions, with the topic `t` of two partitions."""
-    serve_transactions(monkeypatch)
-    apis = {api.key: api for api in (*APIS, *TRANSACTION_APIS)}
-    rows = [ApiVersionsRow(key, api.version_min, api.version_max) for key, api in apis.items()]
-    monkeypatch.setattr(api_versions, "_ROWS", rows)
+    """A broker with the topic `t` of two partitions."""
     async with in_process(tmp_path) as running:
         monkeypatch.setenv("ECHOLESS_BOOTSTRAP_SERVER", running.kafka_address)
         yield running

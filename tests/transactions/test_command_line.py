@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException
 
 from tests.cli.command import Command
 from tests.transactions.librdkafka import read_until, send, transactional
-from tests.transactions.test_librdkafka import announced_cluster
+from tests.transactions.test_librdkafka import running_cluster
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +19,7 @@ def test_one_of_several_producers_is_aborted(
 ) -> None:
     """Ids of all brokers are listed; the others commit, and nothing of the aborted one is read."""
     echoless, names = Command(capsys), [f"p{number}" for number in range(6)]
-    with announced_cluster(tmp_path) as cluster:
+    with running_cluster(tmp_path) as cluster:
         monkeypatch.setenv("ECHOLESS_BOOTSTRAP_SERVER", cluster.bootstrap)
         producers = {name: transactional(cluster.bootstrap, name) for name in names}
         for name, producer in producers.items():

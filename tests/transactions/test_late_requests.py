@@ -18,7 +18,6 @@ from tests.broker.handlers.one_transaction import (
     begin,
     end,
     init,
-    serve_transactions,
     until_state,
 )
 from tests.broker.until import until
@@ -32,9 +31,8 @@ COMPLETE = "CompleteAbort"
 
 
 @pytest.fixture
-async def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
+async def running(tmp_path: Path) -> AsyncIterator[Running]:
     """A broker that serves transactions."""
-    serve_transactions(monkeypatch)
     async with in_process(tmp_path) as running:
         kafka = await RawConnection.open(running.kafka_address)
         await create_topic(kafka, "t", 2)

@@ -24,15 +24,10 @@ FIRST = [f"first-{number}" for number in range(9)]
 SECOND = [f"second-{number}" for number in range(9)]
 
 
-ANNOUNCED = "tests.transactions.announced_broker"
-
-
 @contextmanager
-def announced_cluster(directory: Path, **settings: str) -> Iterator[Cluster]:
-    """Three brokers that announce transactions, with the topic `orders`."""
+def running_cluster(directory: Path, **settings: str) -> Iterator[Cluster]:
+    """Three brokers with the topic `orders`."""
     with Cluster(directory, settings) as cluster:
-        for broker in cluster.brokers.values():
-            broker._module = ANNOUNCED
         cluster.start()
         create_topic(cluster.bootstrap, replicas=3)
         yield cluster
@@ -44,11 +39,11 @@ def bootstrap(
 ) -> Iterator[str]:
     """One broker, or a cluster of three, with the topic `orders`."""
     if request.param == "one":
-        address = start_echoless(module=ANNOUNCED).kafka_address
+        address = start_echoless().kafka_address
         create_topic(address)
         yield address
         return
-    with announced_cluster(tmp_path) as cluster:
+    with running_cluster(tmp_path) as cluster:
         yield cluster.bootstrap
 
 
@@ -104,7 +99,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(bootstrap: str) -> None:
 @pytest.mark.slow
 def test_the_coordinator_and_leaders_are_killed_between_the_steps(tmp_path: Path) -> None:
     """A broker is killed in the midst of each of six transactions: exactly the committed ones are read."""
-    with announced_cluster(tmp_path, zookeeper_session_timeout_ms="6000") as cluster:
+    with running_cluster(tmp_path, zookeeper_session_timeout_ms="6000") as cluster:
         producer = transactional(cluster.bootstrap)
         committed: list[str] = []
         for number in range(6):

@@ -19,7 +19,7 @@ from echoless.protocol.state_records.transaction_records import (
     TransactionValue,
 )
 from tests.broker.admin.admin_client import AdminClient
-from tests.broker.handlers.one_transaction import ID, add, begin, serve_transactions
+from tests.broker.handlers.one_transaction import ID, add, begin
 from tests.support.in_process import Running
 from tests.support.raw_client import RawConnection, create_topic
 from tests.support.transactions_by_hand import HandMadeTransactions
@@ -155,7 +155,6 @@ async def test_the_first_offset_is_that_of_the_log(
     running: Running, kafka: RawConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The coordinator says which producer it is; another transaction holds readers back."""
-    serve_transactions(monkeypatch)
     await create_topic(kafka, "t", 1)
     identity = await begin(kafka)
     assert await add(kafka, identity, {"t": (0,)}) == {("t", 0): ErrorCode.NONE}

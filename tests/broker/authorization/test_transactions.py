@@ -14,7 +14,6 @@ from tests.broker.handlers.one_transaction import (
     end,
     find,
     init,
-    serve_transactions,
 )
 from tests.compatibility.offsets_in_transactions import Identity, Stage
 from tests.support.acls import GROUP, TRANSACTIONAL_ID, AclEditor
@@ -23,11 +22,6 @@ from tests.support.raw_client import RawConnection
 WRITE, READ, DESCRIBE = AclOperation.WRITE, AclOperation.READ, AclOperation.DESCRIBE
 NONE = ErrorCode.NONE
 DENIED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-
-
-@pytest.fixture(autouse=True)
-def _served(monkeypatch: pytest.MonkeyPatch) -> None:
-    serve_transactions(monkeypatch)
 
 
 @pytest.fixture

@@ -6,10 +6,6 @@ import datetime
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
-
-from echoless.broker.config import feature_levels
-from echoless.broker.handlers.apis import API_BY_KEY, TRANSACTION_APIS
 from echoless.protocol.errors import ErrorCode
 from tests.broker.handlers.one_group import call
 from tests.support.raw_client import RawConnection, nested
@@ -17,13 +13,6 @@ from tests.support.raw_client import RawConnection, nested
 ID = "orders"
 TIMEOUT = datetime.timedelta(minutes=1)
 Identity = tuple[int, int]
-
-
-def serve_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Serves the APIs of transactions, whether this release announces them or not."""
-    monkeypatch.setattr(feature_levels, "SERVES_TRANSACTIONS", True)
-    for api in TRANSACTION_APIS:
-        monkeypatch.setitem(API_BY_KEY, api.key, api)
 
 
 async def find(kafka: RawConnection, version: int = 4, name: str = ID) -> Any:

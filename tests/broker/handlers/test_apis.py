@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from echoless.broker import handlers
-from echoless.broker.handlers.apis import API_BY_KEY, API_BY_NAME, APIS, TRANSACTION_APIS
+from echoless.broker.handlers.apis import API_BY_KEY, API_BY_NAME, APIS
 from echoless.broker.handlers.loaded import load
 from echoless.protocol.registry import Api
 
@@ -39,7 +39,7 @@ def test_the_file_of_its_name_serves_what_is_declared(api: Api) -> None:
 def test_every_file_that_serves_an_api_is_declared() -> None:
     """A handler that no one can ask for is a mistake."""
     serving = {one.stem for one in ROOM.glob("*.py") if "\nSERVED = Served(" in one.read_text()}
-    assert serving == {api.name for api in (*APIS, *TRANSACTION_APIS)}
+    assert serving == {api.name for api in APIS}
 
 
 @of_each_api

@@ -36,7 +36,6 @@ from tests.broker.handlers.one_transaction import (
     end,
     find,
     init,
-    serve_transactions,
     state,
     until_state,
 )
@@ -53,11 +52,6 @@ NONE, FENCED, OLD_EPOCH = (
 
 def versions(api: Api, first: int | None = None) -> range:
     return range(api.version_min if first is None else first, api.version_max + 1)
-
-
-@pytest.fixture(autouse=True)
-def _served(monkeypatch: pytest.MonkeyPatch) -> None:
-    serve_transactions(monkeypatch)
 
 
 @pytest.fixture

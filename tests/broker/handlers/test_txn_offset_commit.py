@@ -10,7 +10,6 @@ import pytest
 from echoless.broker.handlers import txn_offset_commit
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.native.transactions import TransactionAnswered, TransactionAsk
-from tests.broker.handlers.one_transaction import serve_transactions
 from tests.compatibility.offset_vectors import VECTORS
 from tests.compatibility.offsets_in_transactions import (
     PARTITIONS,
@@ -55,7 +54,6 @@ class Coordinators:
 async def coordinators(
     running: Running, kafka: RawConnection, monkeypatch: pytest.MonkeyPatch
 ) -> Coordinators:
-    serve_transactions(monkeypatch)
     found = Coordinators(running)
     monkeypatch.setattr(running.broker.services.produce, "ask", found.ask)
     await create_topic(kafka, TOPIC, PARTITIONS)

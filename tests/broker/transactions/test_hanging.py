@@ -28,7 +28,7 @@ from echoless.protocol.native.find_transactions import (
     TransactionsFound,
     read_transactions_found,
 )
-from tests.broker.handlers.one_transaction import add, begin, end, serve_transactions
+from tests.broker.handlers.one_transaction import add, begin, end
 from tests.support.in_process import Running, in_process
 from tests.support.native_client import NativeConnection
 from tests.support.raw_client import RawConnection, create_topic
@@ -84,8 +84,7 @@ class Hanging:
 
 
 @pytest.fixture
-async def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
-    serve_transactions(monkeypatch)
+async def running(tmp_path: Path) -> AsyncIterator[Running]:
     async with in_process(tmp_path) as running:
         yield running
 
