@@ -10,6 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from echoless.pipeline.commands import app
+from echoless.testkit.admin import Admin
+from echoless.testkit.faults import Faults
 from tests.pipeline.mirror.source_records import PARTITIONS, produce
 from tests.pipeline.pipeline_process import PipelineProcess
 from tests.pipeline.stored_records import count_stored, stored_records
@@ -20,16 +22,22 @@ _COMMAND = ("mirror", "--from", "127.0.0.1:1", "--to", "127.0.0.1:2", "--topics"
 
 
 @pytest.fixture
-def clusters(tmp_path: Path) -> Iterator[tuple[str, str]]:
-    """Source and target: brokers in separate processes; the source has records."""
-    source = Echoless(tmp_path / "source", {"num_partitions": str(PARTITIONS)})
+def target(tmp_path: Path) -> Iterator[Echoless]:
+    """A broker in a process of its own."""
     target = Echoless(tmp_path / "target")
-    source.start()
     target.start()
+    yield target
+    target.kill()
+
+
+@pytest.fixture
+def clusters(tmp_path: Path, target: Echoless) -> Iterator[tuple[str, str]]:
+    """Source and target; the source has records."""
+    source = Echoless(tmp_path / "source", {"num_partitions": str(PARTITIONS)})
+    source.start()
     produce(source.kafka_address, "orders", _RECORDS)
     yield source.kafka_address, target.kafka_address
     source.kill()
-    target.kill()
 
 
 def mirror(clusters: tuple[str, str], directory: Path, *more: str) -> PipelineProcess:
@@ -55,19 +63,24 @@ def check_equal(clusters: tuple[str, str], count: int) -> None:
 @pytest.mark.slow
 @pytest.mark.crash
 def test_killed_and_doubled_mirrors_store_everything_once(
-    clusters: tuple[str, str], tmp_path: Path
+    clusters: tuple[str, str], target: Echoless, tmp_path: Path
 ) -> None:
     """One is killed in the middle; two others go on at once, follow the source, and end on SIGTERM."""
-    source, target = clusters
-    with mirror(clusters, tmp_path / "first") as first:
-        first.wait_until(lambda: count_stored(target, "orders", PARTITIONS) > _RECORDS // 6)
+    source, address = clusters
+    slowly = {"type": "delay_request", "ms": 500}  # or it may have copied all before it is killed
+    faults = Faults(Admin(target.admin_address))
+    with (
+        faults.rule(slowly, match={"api": "produce"}),
+        mirror(clusters, tmp_path / "first") as first,
+    ):
+        first.wait_until(lambda: count_stored(address, "orders", PARTITIONS) > _RECORDS // 6)
         first.kill()
         first.wait_for_group()
-    assert count_stored(target, "orders", PARTITIONS) < _RECORDS, "it was killed too late"
+    assert count_stored(address, "orders", PARTITIONS) < _RECORDS, "it was killed too late"
     with ExitStack() as stack:
         both = [stack.enter_context(mirror(clusters, tmp_path / name)) for name in ("a", "b")]
         produce(source, "orders", 1000, first=_RECORDS)
-        both[0].wait_until(lambda: count_stored(target, "orders", PARTITIONS) == _RECORDS + 1000)
+        both[0].wait_until(lambda: count_stored(address, "orders", PARTITIONS) == _RECORDS + 1000)
         for one in both:
             assert one.terminate() == 0, one.output
     check_equal(clusters, _RECORDS + 1000)
