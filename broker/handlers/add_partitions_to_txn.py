@@ -42,6 +42,8 @@ API = declared(__name__)
 BROKERS_FROM: Final = 4
 """The first version that brokers send."""
 _FENCED_FROM, _ABORTABLE_FROM = 2, 5
+_ASKED_AT_ONCE: Final = 100
+"""Transactions that are asked about in one step: each is a task, and thousands of them would hold the loop."""
 _Codes = dict[tuple[str, int], ErrorCode]
 
 
@@ -102,8 +104,11 @@ async def _for_brokers(request: Request, services: Services) -> Answer:
         return _refused_to_brokers(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if sum([count_of(one.topics) for one in transactions]) > PARTITIONS_MAX:
         return _refused_to_brokers(ErrorCode.INVALID_REQUEST)
-    each = [_ask(one, request.version, services) for one in transactions]
-    results = await asyncio.gather(*each)
+    results: list[dict[str, Any]] = []
+    for first in range(0, len(transactions), _ASKED_AT_ONCE):
+        some = transactions[first : first + _ASKED_AT_ONCE]
+        results += await asyncio.gather(*(_ask(one, request.version, services) for one in some))
+        await asyncio.sleep(0)
     fields = {"error_code": ErrorCode.NONE, "results_by_transaction": results}
     return with_rows(fields, range(sum([count_of(one.topics) for one in transactions])))
 

@@ -21,6 +21,7 @@ from echoless.broker.tree.node_tree import (
     SetData,
 )
 from echoless.broker.tree.zookeeper import ZooKeeperNodeTree
+from tests.broker.until import until
 from tests.support.free_port import free_port
 from tests.support.zookeeper import ZooKeeper
 from tests.toolchain import require
@@ -193,6 +194,7 @@ async def test_a_session_by_tls(tls_open: TlsZooKeeper) -> None:
     tree._client.drop_connection()
     await connected.wait()
     assert (await tree.read("/a")).version == 0
+    await until(lambda: calls)  # the news of the creation may come after the answers
     assert set(calls) == {"/a"}
     await tree.close()
 

@@ -90,6 +90,7 @@ class Writer(Client):
                     "transactional.id": self.name,
                     "transaction.timeout.ms": TRANSACTION_TIMEOUT_S * 1000,
                     "reconnect.backoff.max.ms": 500,
+                    "metadata.recovery.strategy": "none",  # or it may stall for ever: librdkafka issue 5511
                     "linger.ms": 2,
                     "log_level": 0,
                 }
