@@ -38,7 +38,7 @@ async def read(
     wanted = FetchRequest(
         0, 1, bytes_max, isolation, -1, [FetchTopic("t", [FetchPartition(0, offset, bytes_max)])]
     )
-    answer = fetch_module.fetch(running.broker.services.fetch, wanted, Peer(1, "127.0.0.1:1"))
+    answer = fetch_module.fetch(running.broker.services.fetch, wanted, Peer(1, "127.0.0.1:1"), 1)
     ((_, (row,)),) = answer if isinstance(answer, list) else await answer
     return row
 
