@@ -14,10 +14,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from echoless.pipeline.audit.arrow_rows import Flags, booleans, integers, schema_of, starts_of
 from echoless.protocol.sequence import SEQUENCE_MAX
 
+_OF_GROUPS: Final = "__consumer_offsets"
 PARTITION_KEY: Final = ("replica", "topic", "partition")
 PRODUCER_KEY: Final = (*PARTITION_KEY, "producer_id")
 LOG_ORDER: Final = ("file", "position", "base_offset")
@@ -73,6 +75,8 @@ def _numbered_batches(batch: pa.RecordBatch) -> pa.RecordBatch:
     pieces = np.cumsum(_piece_starts(batch))
     producers = integers(batch, "producer_id")
     has_sequence = (producers >= 0) & (integers(batch, "base_sequence") >= 0)
+    # Kafka's coordinator of groups writes sequence 0 again and again, into offsets that are committed in transactions.
+    has_sequence &= pc.not_equal(batch.column("topic"), _OF_GROUPS).to_numpy(zero_copy_only=False)
     chosen = np.flatnonzero(has_sequence & booleans(batch, "crc_ok"))
     order = chosen[np.lexsort((producers[chosen], pieces[chosen]))]
     rows = batch.take(pa.array(order))
