@@ -163,10 +163,6 @@ class Group:
         """The protocol that most members prefer among those that all support; on a tie, the leader prefers it."""
         everyone = len(self.members)
         candidates = {name for name, count in self._supporters.items() if count == everyone}
-        if (
-            not candidates
-        ):  # a member came back with others: the leader's assignor decides, as it will
-            return self.members[self.leader or ""].protocols[0][0]
         votes = Counter(
             next(name for name, _ in member.protocols if name in candidates)
             for member in self.members.values()

@@ -84,7 +84,11 @@ def play(choices: random.Random) -> None:
             shell.holds_appends = not shell.holds_appends
         if not shell.holds_appends:
             shell.commit_all()
-        shell.send(request(choices, shell))
+        asked = request(choices, shell)
+        if isinstance(asked, JoinGroup):  # the broker draws it: a member's id is never another's
+            shell.uuids += 1
+            asked = asked._replace(uuid=f"{shell.uuids:04}")
+        shell.send(asked)
         if choices.randrange(5) == 0:
             shell.pass_time(choices.choice((1_000, 5_000, 40_000)))
     shell.holds_appends = False
