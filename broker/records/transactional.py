@@ -11,7 +11,8 @@ becomes that of the produce request:
 | 120 | 120 | 120 | 48 |
 | anything else | the same | the same | the same |
 
-From version 12 on the partition is added to the transaction (KIP-890, part 2); before, the client has added it. Clients repeat
+A batch whose transaction has ended before the answer came gets what the coordinator would say now, 120. From version 12 on the
+partition is added to the transaction (KIP-890, part 2); before, the client has added it. Clients repeat
 what was answered with 19 or 51. The batches of a request ask when it comes, so that their questions go together.
 """
 
@@ -137,6 +138,11 @@ class TransactionalBatch(Unsettled):
             case Membership.APPEND:
                 self._check_first_sequence(partition)
                 return append_batch(flight, partition, self._records, header)
+            case Membership.ENDED:
+                raise KafkaError(
+                    produce_code(ErrorCode.TRANSACTION_ABORTABLE, flight.request.version),
+                    f"transaction {number} of producer id {header.producer_id} has ended on {partition.name}",
+                )
             case Membership.HELD_UP:
                 raise KafkaError(
                     ErrorCode.NOT_ENOUGH_REPLICAS,

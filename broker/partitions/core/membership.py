@@ -4,21 +4,26 @@ The coordinator decides which partitions are in a transaction; the leader asks i
 the transaction is open here:
 
     question_about(producers, header)      -> Question | None: None if the log can decide by itself
-    judge(producers, header, question, number)   -> APPEND | AGAIN | HELD_UP, in the step of the append
+    judge(producers, header, question, number)   -> APPEND | ENDED | AGAIN | HELD_UP, in the step of the append
 
 An answer takes time, and the marker of the transaction that it is about may arrive first: "yes" was true, and the batch would
-open a transaction that no one will ever end. So an answer counts only if no marker of its producer has come since the question,
-and the transaction's number is above that of the last one. Nothing is kept between question and append but the last marker; so
-nothing is lost when the leader changes, and nothing has to be forgotten.
+open a transaction that no one will ever end. In the first generation of the protocol it may also be late for its own transaction
+and in time for the next one, which has the same epoch: it would be committed with what its client sent after it. So an answer
+counts only if the transaction that it names has not ended here. Nothing is kept between question and append but the last marker;
+so nothing is lost when the leader changes, and nothing has to be forgotten.
 
 | since the question | the batch |
 |---|---|
 | nothing | is appended |
 | another batch has opened the transaction in the same epoch | is appended |
-| a marker has come, or the last one was cut off or forgotten | is asked about again |
+| the marker of the transaction that the coordinator has named, or of a later one | is of a transaction that has ended |
+| the marker of an earlier one | is appended |
+| a marker without a number; or the last marker was cut off or forgotten | is asked about again |
+| (before it) the marker of the transaction that is named | is asked about again: the coordinator may have been replaced |
 | (before it) a transaction in another epoch is open | waits: its marker is missing here, and would end both |
 
 Invariant: a client's batch opens a transaction only if its coordinator has said yes since the last marker of its producer.
+Invariant: a batch that was asked about is appended in the transaction that the coordinator has named, or not at all.
 
 Pure.
 """
@@ -66,6 +71,8 @@ class Membership(enum.Enum):
     """The judgement about a batch whose coordinator has said yes."""
 
     APPEND = "append"
+    ENDED = "ended"
+    """Its transaction has ended here: its client sent it before that, and does not wait for it any more."""
     AGAIN = "again"
     """The coordinator has to be asked again: what it said may be of a transaction that has ended."""
     HELD_UP = "held up"
@@ -90,16 +97,25 @@ def judge(
     """Judges a batch that is in the transaction with that number, says the coordinator, since `question` was asked."""
     producer_id = header.producer_id
     entry = producers.get(producer_id)
+    if entry is not None and header.producer_epoch < entry.producer_epoch:
+        return Membership.APPEND  # which the log refuses
+    last = producers.last_marker(producer_id)
+    if last is not None and NO_NUMBER < number <= last.number:
+        return Membership.AGAIN if last == question.last_marker else Membership.ENDED
     if entry is not None and _is_open(producers, entry, header):
         return Membership.APPEND
-    last = producers.last_marker(producer_id)
-    if last != question.last_marker:
-        return Membership.AGAIN
-    if last is not None and NO_NUMBER < number <= last.number:
+    if last != question.last_marker and not _is_of_earlier(last, question, number):
         return Membership.AGAIN
     if producers.open_transaction(producer_id) is not None:
         return Membership.HELD_UP
     return Membership.APPEND
+
+
+def _is_of_earlier(last: LastMarker | None, question: Question, number: int) -> bool:
+    """Whether what has come since the question is the marker of a transaction before the one with this number."""
+    before = question.last_marker
+    known = NO_NUMBER if before is None else before.number
+    return last is not None and known < last.number < number
 
 
 def _is_open(producers: KnownProducers, entry: ProducerEntry, header: OfProducer) -> bool:

@@ -211,21 +211,39 @@ async def during_the_question(
     return ErrorCode(answer.error)
 
 
-async def test_verified_then_aborted(producing: Producing) -> None:
-    """H3: the marker comes before the batch, so the yes is of a transaction that has ended, and the next answer counts."""
-    producing.coordinator.answers = [in_transaction(0), not_in(ErrorCode.TRANSACTION_ABORTABLE)]
-    code = await during_the_question(producing, lambda: producing.end_transaction(0))
-    assert code is ErrorCode.TRANSACTION_ABORTABLE
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [(10, ErrorCode.INVALID_TXN_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE)],
+)
+async def test_verified_then_aborted(producing: Producing, version: int, code: ErrorCode) -> None:
+    """H3: the marker comes before the batch, so the yes is of a transaction that has ended."""
+    found = await during_the_question(producing, lambda: producing.end_transaction(0), version)
+    assert found is code
     assert producing.end == producing.partition.last_stable_offset == 1
-    assert len(producing.coordinator.asked) == 2
+    assert len(producing.coordinator.asked) == 1
 
 
 async def test_the_next_transaction_may_have_begun(producing: Producing) -> None:
-    """H2 in the first generation: the same epoch, so the batch is of the next transaction for all that can be known."""
+    """H2 in the first generation: the epoch is the same, but the coordinator has named the transaction that has ended."""
+
+    def end_and_begin() -> None:
+        producing.end_transaction(0)
+        records = batch(1)
+        producing.partition.append_for_coordinator(records, read_header(records), 0)
+
     producing.coordinator.answers = [in_transaction(0), in_transaction(1)]
+    code = await during_the_question(producing, end_and_begin)
+    assert code is ErrorCode.TRANSACTION_ABORTABLE
+    assert producing.end == 2
+
+
+async def test_a_transaction_that_begins_during_the_question_counts(producing: Producing) -> None:
+    """The marker of the one before has come meanwhile; what the coordinator has named has not ended."""
+    producing.coordinator.answers = [in_transaction(1)]
     code = await during_the_question(producing, lambda: producing.end_transaction(0))
     assert code is YES
     assert producing.end == 2
+    assert len(producing.coordinator.asked) == 1
 
 
 async def test_a_ghost_of_an_ended_epoch_is_fenced(producing: Producing) -> None:

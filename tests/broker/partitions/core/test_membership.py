@@ -80,10 +80,29 @@ def test_an_answer_counts_until_a_marker_comes() -> None:
     question = asked(partition, 5)
     assert partition.judge(5, question, 0) is Membership.APPEND
     partition.mark(5, 0)
-    assert partition.judge(5, question, 0) is Membership.AGAIN
+    assert partition.judge(5, question, 0) is Membership.ENDED
+    assert partition.judge(5, question, 1) is Membership.APPEND, "of the next one"
     question = asked(partition, 5)
-    assert partition.judge(5, question, 0) is Membership.AGAIN, "it has ended, whoever says what"
+    assert partition.judge(5, question, 0) is Membership.AGAIN, "it had ended before the question"
     assert partition.judge(5, question, 1) is Membership.APPEND
+
+
+def test_a_yes_of_one_transaction_does_not_count_for_the_next() -> None:
+    """The first generation has one epoch for both, and the next is open here when the batch of the first comes."""
+    partition = Partition()
+    late = asked(partition, 5)
+    partition.mark(5, 0)
+    partition.write(5)
+    assert partition.judge(5, late, 0) is Membership.ENDED
+    assert partition.judge(5, late, 1) is Membership.APPEND
+
+
+def test_a_batch_of_an_old_epoch_is_left_to_the_log() -> None:
+    """Which refuses it: a client that was fenced must hear that."""
+    partition = Partition()
+    late = asked(partition, 5)
+    partition.mark(6, 0)
+    assert partition.judge(5, late, 0) is Membership.APPEND
 
 
 def test_a_marker_without_a_number_counts_too() -> None:
@@ -109,7 +128,7 @@ def test_an_earlier_transaction_that_is_open_here_holds_the_next_one_up() -> Non
     question = asked(partition, 6)
     assert partition.judge(6, question, 1) is Membership.HELD_UP
     partition.mark(6, 0)
-    assert partition.judge(6, question, 1) is Membership.AGAIN
+    assert partition.judge(6, question, 1) is Membership.APPEND
     assert partition.judge(6, asked(partition, 6), 1) is Membership.APPEND
 
 
@@ -149,6 +168,8 @@ class History:
         self.asked: list[Asked] = []
         self.strays = 0
         """Batches that were appended in another transaction than theirs."""
+        self.misplaced = 0
+        """Batches that were appended in another transaction than the coordinator had named."""
 
     def act(self, action: int, pick: int) -> None:
         match action:
@@ -191,16 +212,18 @@ class History:
         header = header_of(one.sent.epoch)
         verdict = self.judge(self.partition.producers, header, one.question, one.number)
         if verdict is Membership.APPEND:
-            self._append(one.sent)
+            self.misplaced += self._append(one.sent) and one.number != self.number
         elif verdict is Membership.AGAIN:
             self._arrive(one.sent)
 
-    def _append(self, sent: Sent) -> None:
+    def _append(self, sent: Sent) -> bool:
+        """Returns whether the log takes the batch."""
         entry = self.partition.producers.get(P)
         if entry is not None and sent.epoch < entry.producer_epoch:
-            return  # 47
+            return False  # 47
         self.partition.write(sent.epoch)
         self.strays += sent.number != self.number
+        return True
 
     def end(self) -> None:
         self.is_ongoing = False
@@ -229,11 +252,12 @@ ACTIONS = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 20)), max_size=60
 
 @given(actions=ACTIONS, raises_epoch=st.booleans())
 def test_no_transaction_hangs(actions: list[tuple[int, int]], raises_epoch: bool) -> None:
-    """With epochs that rise, each batch is in its own transaction besides."""
+    """Besides, none gets a batch that its coordinator has placed in another; with epochs that rise, none that is not its own."""
     history = History(judge, raises_epoch=raises_epoch)
     for one in actions:
         history.act(*one)
     assert not history.hangs
+    assert not history.misplaced
     assert not (raises_epoch and history.strays)
 
 
