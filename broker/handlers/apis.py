@@ -92,7 +92,7 @@ APIS: Final[tuple[Api, ...]] = (
     Api(key=24, name="add_partitions_to_txn", version_min=0, version_max=5, flexible_from=3),
     Api(key=25, name="add_offsets_to_txn", version_min=0, version_max=4, flexible_from=3),
     Api(key=26, name="end_txn", version_min=0, version_max=5, flexible_from=3),
-    Api(key=27, name="write_txn_markers", version_min=1, version_max=1, flexible_from=1),
+    Api(key=27, name="write_txn_markers", version_min=1, version_max=2, flexible_from=1),
     Api(key=28, name="txn_offset_commit", version_min=0, version_max=5, flexible_from=3),
     Api(key=29, name="describe_acls", version_min=1, version_max=3, flexible_from=2),
     Api(key=30, name="create_acls", version_min=1, version_max=3, flexible_from=2),

@@ -1,4 +1,8 @@
-"""WriteTxnMarkers (27), version 1: ends transactions on partitions that this broker leads, for an administrator.
+"""WriteTxnMarkers (27), versions 1 and 2: ends transactions on partitions that this broker leads, for an administrator.
+
+v2 (KIP-1228): the generation of the protocol that the transaction is of. In the second, the marker of a transaction has a higher
+epoch than its batches (`broker/records/markers.py`); tools say 0, which asks for nothing. Version 0, of Kafka before 2.8, has no
+client any more.
 
 Kafka's coordinators send it to leaders; Echoless's have a message of their own (`write_markers`), so what comes here is of a
 tool that ends a hanging transaction (`Admin.abortTransaction`). Such a marker has no transaction number, and is decided on by
@@ -8,7 +12,7 @@ epochs alone (`protocol/marker_decision.py`). Markers of one producer share a ro
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from echoless.broker.handlers.apis import declared
 from echoless.broker.handlers.permits import denied
@@ -22,6 +26,7 @@ from echoless.protocol.control_records import NO_NUMBER
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.native.transactions import TransactionMarker
 from echoless.protocol.state_records.transaction_records import TransactionPartition
+from echoless.protocol.typed_requests import typed
 
 if TYPE_CHECKING:
     from echoless.broker.authorization.access import Rights
@@ -31,9 +36,20 @@ API = declared(__name__)
 _DENIAL: Final = Denial(denied(AclOperation.ALTER, ResourceType.CLUSTER))
 
 
+class WritableTxnMarker(NamedTuple):
+    """The fields of all versions."""
+
+    producer_id: int
+    producer_epoch: int
+    transaction_result: bool
+    topics: tuple[Any, ...]
+    coordinator_epoch: int
+    transaction_version: int = 0
+
+
 async def handle(request: Request, services: Services) -> Answer:
     """Answers once each marker is committed, or refused."""
-    wanted = request.body.markers
+    wanted = [typed(WritableTxnMarker, one) for one in request.body.markers]
     markers = [_marker(one) for one in wanted if _names_producer(one)]
     codes = iter(await services.markers.write(markers))
     found: list[Iterable[ErrorCode]] = [
@@ -43,11 +59,11 @@ async def handle(request: Request, services: Services) -> Answer:
     return _answer(zip(wanted, found, strict=True))
 
 
-def _names_producer(wanted: Any) -> bool:
-    return bool(wanted.producer_id >= 0 and wanted.producer_epoch >= 0)
+def _names_producer(wanted: WritableTxnMarker) -> bool:
+    return wanted.producer_id >= 0 and wanted.producer_epoch >= 0
 
 
-def _marker(wanted: Any) -> TransactionMarker:
+def _marker(wanted: WritableTxnMarker) -> TransactionMarker:
     partitions = [
         TransactionPartition(topic.name, index)
         for topic in wanted.topics
@@ -60,7 +76,7 @@ def _marker(wanted: Any) -> TransactionMarker:
         is_commit=wanted.transaction_result,
         state_partition=NO_STATE_PARTITION,
         coordinator_epoch=wanted.coordinator_epoch,
-        client_version=0,
+        client_version=wanted.transaction_version,
         partitions=tuple(partitions),
     )
 

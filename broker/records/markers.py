@@ -5,6 +5,9 @@ who asks for it differs. Whether it may end what it wants to end, the log decide
 that is stored waits for the first one's commit. Checked here, because only a broker knows it:
 
     an older coordinator epoch than the leader epoch of its partition of `__transaction_state`  -> 52
+    without a number, of the second generation, and in the epoch of the open transaction         -> 47
+
+The second of a tool alone: ends of that generation raise the epoch, so the marker is of an earlier transaction (KIP-1228).
 
 A coordinator that was replaced while it was paused may send markers late, and a log knows coordinators only by the markers that
 it has. The state of the topic may lag, so an old coordinator may get through; then the log decides by the transaction's number.
@@ -28,7 +31,7 @@ from echoless.broker.partitions.partition import Partition
 from echoless.broker.records.acknowledgement import AwaitedAcknowledgement, is_unacknowledged
 from echoless.broker.records.append import StoredBatch, unless_deposed
 from echoless.broker.records.in_flight import ACKS_ALL, ProduceParts, TopicKey
-from echoless.protocol.control_records import EndMarker, MarkerType, build_marker
+from echoless.protocol.control_records import NO_NUMBER, EndMarker, MarkerType, build_marker
 from echoless.protocol.dedup import Reject
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.produce import PartitionProduced, TopicProduced
@@ -46,6 +49,8 @@ COMMITTED_WITHIN_S: Final = 20.0
 """Time that a marker has to be committed; less than its coordinator waits for the answer."""
 NO_STATE_PARTITION: Final = -1
 """In markers of tools, which no coordinator has sent."""
+_EPOCHS_RISE_FROM: Final = 2
+"""The generation of the protocol from which on the end of a transaction raises the epoch."""
 
 SettleOffsets = Callable[[Partition, int], Awaitable[ErrorCode]]
 """Returns once the offsets that transactions committed on a partition of `__consumer_offsets` are seen, or dropped.
@@ -107,6 +112,8 @@ class MarkerWriter:
         header = read_header(batch)
         try:
             partition = parts.find(_key_of(wanted), index)
+            if _is_of_earlier(marker, partition):
+                return PartitionProduced(index, ErrorCode.INVALID_PRODUCER_EPOCH)
             steady_ms = parts.clock.steady_ms()
             result = partition.append_for_coordinator(batch, header, steady_ms, now_ms)
         except KafkaError as error:
@@ -161,6 +168,19 @@ class MarkerWriter:
                     of_one[place] = await self.settle_offsets(
                         outcome.partition, outcome.next_offset
                     )
+
+
+def _is_of_earlier(marker: TransactionMarker, partition: Partition) -> bool:
+    """Whether a marker that has no number says by its epoch that it ends another transaction than the one that is open."""
+    if marker.number != NO_NUMBER or marker.client_version < _EPOCHS_RISE_FROM:
+        return False
+    producers = partition.log.producers
+    entry = producers.get(marker.producer_id)
+    return (
+        entry is not None
+        and entry.producer_epoch == marker.producer_epoch
+        and producers.open_transaction(marker.producer_id) is not None
+    )
 
 
 def _key_of(wanted: TransactionPartition) -> TopicKey:

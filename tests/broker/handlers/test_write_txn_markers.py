@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from echoless.protocol.control_records import NO_NUMBER, EndMarker, MarkerType, read_marker
 from tests.support.in_process import Running
 from tests.support.raw_client import RawConnection, create_topic, nested
@@ -28,12 +30,28 @@ async def test_an_administrator_ends_a_hanging_transaction(
     assert partition.last_stable_offset == partition.log.log_end_offset == 3
 
 
+@pytest.mark.parametrize(("generation", "code"), [(0, 0), (1, 0), (2, 47)])
+async def test_version_2_says_of_which_generation_the_transaction_is(
+    running: Running, kafka: RawConnection, generation: int, code: int
+) -> None:
+    """In the second, the marker of the open transaction has a higher epoch than its batches: this one is an earlier one's."""
+    await create_topic(kafka, "t", 1)
+    partition = running.broker.partitions["t", 0]
+    HandMadeTransactions(partition).write(P, b"a")
+    answer = await ask_as_tool(kafka, [(P, True)], version=2, transaction_version=generation)
+    assert answer == [(P, [[("t", 0, code)]])]
+    assert partition.log.log_end_offset == (1 if code else 2)
+    if not code:  # nothing is open: a repetition, in either generation
+        again = await ask_as_tool(kafka, [(P, True)], version=2, transaction_version=2)
+        assert again == [(P, [[("t", 0, 0)]])]
+
+
 async def ask_as_tool(
-    kafka: RawConnection, wanted: Sequence[tuple[int, bool]]
+    kafka: RawConnection, wanted: Sequence[tuple[int, bool]], version: int = 1, **more: int
 ) -> list[tuple[int, list[list[tuple[str, int, int]]]]]:
     """Producer id, and for each of its topics name, partition and code."""
-    topic = nested("write_txn_markers", 1, "WritableTxnMarkerTopic")
-    writable = nested("write_txn_markers", 1, "WritableTxnMarker")
+    topic = nested("write_txn_markers", version, "WritableTxnMarkerTopic")
+    writable = nested("write_txn_markers", version, "WritableTxnMarker")
     markers = [
         writable(
             producer_id=producer_id,
@@ -41,10 +59,11 @@ async def ask_as_tool(
             transaction_result=is_commit,
             topics=(topic(name="t", partition_indexes=(0,)),),
             coordinator_epoch=4,
+            **more,
         )
         for producer_id, is_commit in wanted
     ]
-    answer = await kafka.call("write_txn_markers", 1, markers=tuple(markers))
+    answer = await kafka.call("write_txn_markers", version, markers=tuple(markers))
     return [
         (
             row.producer_id,
