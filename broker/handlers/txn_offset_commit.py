@@ -11,7 +11,10 @@ As in Kafka, in this order, the first that fails answers:
     the log: the epoch of the producer
 
 What the coordinator of the transaction has said may be out of date once the group is asked: so its word is looked at again in
-the step of the append, and 51 lets the client try again.
+the step of the append, and 51 lets the client try again. Until the group is asked it keeps its place among the commits of its
+connection.
+
+Invariant: offsets are appended in a transaction only if its coordinator has said yes since the last marker of its producer.
 """
 
 from __future__ import annotations
@@ -29,10 +32,14 @@ from echoless.broker.handlers.refusals import Refusal, refused_partitions
 from echoless.broker.handlers.served import Names, Served
 from echoless.broker.handlers.transaction_rows import code_of_version
 from echoless.broker.network.denial import Denial
-from echoless.broker.network.request import Answer, Request
+from echoless.broker.network.order import LanePlace
+from echoless.broker.network.request import Answer, Outcome, Request
 from echoless.broker.network.sharer import sharer_of
-from echoless.broker.network.turns import work_in_turns
+from echoless.broker.network.turns import ROWS_PER_TURN, for_client, work_in_turns
 from echoless.broker.partitions.core.membership import Membership, Question, judge, question_about
+from echoless.coordinators.groups.answers import OffsetCommitAnswer
+from echoless.coordinators.groups.config import COMMIT_PARTITIONS_MAX
+from echoless.coordinators.groups.prepared_commit import prepare
 from echoless.coordinators.groups.requests import (
     NO_GENERATION,
     NO_LEADER_EPOCH,
@@ -49,6 +56,8 @@ if TYPE_CHECKING:
     from echoless.broker.authorization.access import Rights
     from echoless.broker.partitions.partition import Partition
     from echoless.broker.services import Services
+    from echoless.broker.state_topics.held_requests import Answered
+    from echoless.coordinators.groups.answers import GroupAnswer
 
 API = declared(__name__)
 
@@ -118,17 +127,28 @@ def _of_version(code: ErrorCode, version: int) -> ErrorCode:
     return code_of_version(code, version, fenced_from=0, abortable_from=_ABORTABLE_FROM)
 
 
-async def handle(request: Request, services: Services) -> Answer:
+def handle(request: Request, services: Services) -> Outcome:
     """Answers once the offsets are stored on all in-sync replicas."""
+    return _handle(request.peer.order.commits.enter(), request, services)
+
+
+async def _handle(place: LanePlace, request: Request, services: Services) -> Answer:
     body, judged = typed(TxnOffsetCommitRequest, request.body), _Judged()
-    await work_in_turns(_sort(body.topics, services, judged))
-    if not judged.wanted:
-        return judged.fields((), request.version)
-    try:
-        codes = await _commit(body, request, services, tuple(judged.wanted.values()))
-    except KafkaError as error:
-        codes = (error.code,) * len(judged.wanted)
-    return judged.fields(codes, request.version)
+    version, host = request.version, request.peer.host
+    with place:
+        await work_in_turns(_sort(body.topics, services, judged))
+        partitions = tuple(judged.wanted.values())
+        answered = None
+        if partitions:
+            try:
+                answered = await _ask(place, body, request, services, partitions)
+            except KafkaError as error:
+                answered = OffsetCommitAnswer((error.code,) * len(partitions))
+    answer: Any = await answered if isinstance(answered, Awaitable) else answered
+    codes = () if answer is None else answer.error_codes
+    if len(codes) <= ROWS_PER_TURN:
+        return judged.fields(codes, version)
+    return await for_client(host, partial(judged.fields, codes, version))
 
 
 def _sort(topics: tuple[Any, ...], services: Services, judged: _Judged) -> Iterator[None]:
@@ -152,34 +172,35 @@ def _sort(topics: tuple[Any, ...], services: Services, judged: _Judged) -> Itera
             yield
 
 
-async def _commit(
+async def _ask(
+    place: LanePlace,
     body: TxnOffsetCommitRequest,
     request: Request,
     services: Services,
     partitions: tuple[CommittedPartition, ...],
-) -> tuple[ErrorCode, ...]:
-    """The group's codes. Raises `KafkaError` with the code of all partitions."""
+) -> Answered[GroupAnswer]:
+    """The group's answer, now or later. Raises `KafkaError` with the code of all partitions."""
     shard = services.groups.shard_of(body.group_id)
     if shard is None:
         message = f"group {body.group_id!r} is coordinated by another broker"
         raise KafkaError(ErrorCode.NOT_COORDINATOR, message)
     may_append = await _verify(body, request.version, services, shard.partition)
-    answered = services.groups.ask(
-        TransactionalOffsetCommit(
-            group_id=body.group_id,
-            producer_id=body.producer_id,
-            producer_epoch=body.producer_epoch,
-            partitions=partitions,
-            generation_id=body.generation_id,
-            member_id=body.member_id,
-            group_instance_id=body.group_instance_id,
-            sharer=sharer_of(request.peer),
-            may_append=may_append,
-        )
+    commit = TransactionalOffsetCommit(
+        group_id=body.group_id,
+        producer_id=body.producer_id,
+        producer_epoch=body.producer_epoch,
+        partitions=partitions,
+        generation_id=body.generation_id,
+        member_id=body.member_id,
+        group_instance_id=body.group_instance_id,
+        sharer=sharer_of(request.peer),
+        may_append=may_append,
     )
-    answer: Any = await answered if isinstance(answered, Awaitable) else answered
-    codes: tuple[ErrorCode, ...] = answer.error_codes
-    return codes
+    if ROWS_PER_TURN < len(partitions) <= COMMIT_PARTITIONS_MAX:
+        work = partial(prepare, commit, services.clock.wall_ms())
+        commit = await for_client(request.peer.host, work)
+    await place.come()
+    return services.groups.ask(commit)
 
 
 async def _verify(

@@ -9,7 +9,7 @@ its kind; later requests of that kind wait behind it, in the order in which they
 |           | takes long to read                                 |                                        |
 | `appends` | a produce whose records are checked in a thread,   | was appended, and waits for nothing but|
 |           | or that has many partitions                        | its acknowledgement                    |
-| `commits` | a commit of many partitions                        | has reached the coordinator            |
+| `commits` | a commit of many partitions, or in a transaction   | has reached the coordinator            |
 | `sessions`| a fetch that names a fetch session, and waits      | was answered                           |
 | `faults`  | a request that a fault rule delays or freezes      | was processed                          |
 

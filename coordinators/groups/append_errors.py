@@ -19,6 +19,9 @@ def sync_code(code: ErrorCode) -> ErrorCode:
 
 def commit_code(code: ErrorCode) -> ErrorCode:
     """The answer to OffsetCommit."""
-    if code in _TOO_LARGE:
-        return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-    return code if code is ErrorCode.REQUEST_TIMED_OUT else coordinator_code(code)
+    return code if code is ErrorCode.REQUEST_TIMED_OUT else transactional_commit_code(code)
+
+
+def transactional_commit_code(code: ErrorCode) -> ErrorCode:
+    """The answer to TxnOffsetCommit, for errors that say nothing about the producer."""
+    return ErrorCode.INVALID_COMMIT_OFFSET_SIZE if code in _TOO_LARGE else coordinator_code(code)

@@ -90,7 +90,7 @@ class PendingAppends:
             self._count(append, usage, share)
         _note_offsets(group, records)
         if prepared is not None:
-            return AppendRecords(self.last_token, prepared.packed, prepared.batch)
+            return AppendRecords(self.last_token, prepared.packed, prepared.batch, transaction)
         states = tuple([packed(record) for record in records])
         return AppendRecords(self.last_token, states, transaction=transaction)
 

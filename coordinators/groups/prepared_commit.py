@@ -7,24 +7,31 @@ partition; else it packs those that it accepts. The time of the commit is that o
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from echoless.coordinators.groups.records import GroupRecord, packed
 from echoless.coordinators.groups.requests import (
     NO_RETENTION,
     CommittedPartition,
     OffsetCommit,
     PreparedOffsets,
+    TransactionalOffsetCommit,
 )
 from echoless.protocol.records import Record, build_batch
 from echoless.protocol.state_records.fields import STRING_BYTES_MAX
 from echoless.protocol.state_records.group_keys import OffsetKey
 from echoless.protocol.state_records.offset_value import NO_EXPIRY, OffsetValue
 
+Commit = TypeVar("Commit", OffsetCommit, TransactionalOffsetCommit)
 
-def prepare(request: OffsetCommit, wall_ms: int) -> OffsetCommit:
+
+def prepare(request: Commit, wall_ms: int) -> Commit:
     """Returns the request with the records of all its partitions, unless one of them can never be stored."""
     if any(not can_be_packed(one.metadata) for one in request.partitions):
         return request
-    expire_ms = expire_timestamp(request, wall_ms)
+    expire_ms = NO_EXPIRY
+    if isinstance(request, OffsetCommit):
+        expire_ms = expire_timestamp(request, wall_ms)
     records = [
         offset_record(request.group_id, one, expire_ms, wall_ms) for one in request.partitions
     ]

@@ -130,6 +130,8 @@ class TransactionalOffsetCommit(NamedTuple):
     sharer: str = ""
     may_append: Callable[[], bool] | None = None
     """Asked when the offsets are appended: see `InTransaction`."""
+    prepared: PreparedOffsets | None = None
+    """The records of all partitions, if they are many (`prepared_commit.py`)."""
 
 
 class OffsetFetch(NamedTuple):

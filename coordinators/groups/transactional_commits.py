@@ -7,17 +7,19 @@ member must be right (KIP-447), but a rebalance does not keep them from it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
-from echoless.coordinators.append_errors import coordinator_code
 from echoless.coordinators.effects import InTransaction, Reply
 from echoless.coordinators.events import Now
 from echoless.coordinators.groups.answers import OffsetCommitAnswer
+from echoless.coordinators.groups.append_errors import transactional_commit_code
 from echoless.coordinators.groups.bounds import GroupBounds
 from echoless.coordinators.groups.classic.membership import generation_error
 from echoless.coordinators.groups.effects import Effects
 from echoless.coordinators.groups.group import Group, GroupState
 from echoless.coordinators.groups.prepared_commit import can_be_packed, offset_record
+from echoless.coordinators.groups.records import GroupRecord
 from echoless.coordinators.groups.requests import TransactionalOffsetCommit
 from echoless.coordinators.groups.store import GroupStore
 from echoless.coordinators.groups.usage import Usage, metadata_size
@@ -50,13 +52,19 @@ def handle(
     accepted = [one for one, code in zip(request.partitions, codes, strict=True) if not code]
     if not accepted:
         return _stored(reply_id, codes, ErrorCode.NONE, now)
-    records = [offset_record(request.group_id, one, NO_EXPIRY, now.wall_ms) for one in accepted]
+    prepared = request.prepared if len(accepted) == len(codes) else None
+    records: Sequence[GroupRecord] = (
+        [offset_record(request.group_id, one, NO_EXPIRY, now.wall_ms) for one in accepted]
+        if prepared is None
+        else prepared.records
+    )
     size = sum(metadata_size(one.metadata) for one in accepted)
     append = store.appends.begin(
         group,
         records,
         partial(_stored, reply_id, codes),
         Usage(metadata=size, offsets=len(accepted)),
+        prepared,
         transaction=InTransaction(request.producer_id, request.producer_epoch, request.may_append),
     )
     return [append]
@@ -114,5 +122,5 @@ def _codes(bounds: GroupBounds, request: TransactionalOffsetCommit) -> list[Erro
 
 
 def _stored(reply_id: int, codes: list[ErrorCode], code: ErrorCode, _now: Now) -> Effects:
-    answered = code if code in _OF_THE_TRANSACTION else coordinator_code(code)
+    answered = code if code in _OF_THE_TRANSACTION else transactional_commit_code(code)
     return [Reply(reply_id, OffsetCommitAnswer(tuple([one or answered for one in codes])))]

@@ -3,6 +3,8 @@
 The offset that is latest in the log counts. So one that is overtaken by a later one of the same partition, committed outside
 a transaction or in one that ends first, is no longer to be applied; but until its transaction ends no one can say that the
 partition is stable, which readers may ask for (`require_stable`).
+
+Invariant: offsets of a transaction are seen with the marker of its commit, and never without.
 """
 
 from __future__ import annotations

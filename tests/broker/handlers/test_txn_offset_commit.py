@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
 
 from echoless.broker.handlers import txn_offset_commit
+from echoless.coordinators.groups.prepared_commit import prepare
+from echoless.coordinators.groups.requests import TransactionalOffsetCommit
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.native.transactions import TransactionAnswered, TransactionAsk
 from tests.compatibility.offset_vectors import VECTORS
@@ -21,7 +24,7 @@ from tests.compatibility.offsets_in_transactions import (
 )
 from tests.compatibility.test_offsets_in_transactions import DIFFERENCES
 from tests.support.in_process import Running
-from tests.support.raw_client import RawConnection, create_topic
+from tests.support.raw_client import RawConnection, create_topic, message
 
 API = txn_offset_commit.API
 
@@ -122,6 +125,33 @@ async def test_a_marker_in_between_makes_the_client_ask_again(
     stage.lines.clear()
     await stage.fetch()
     assert stage.lines[1] == "fetch stable: {0: -1, 1: 1, 2: -1}"
+
+
+async def test_many_offsets_are_packed_beside_the_loop(
+    kafka: RawConnection, coordinators: Coordinators, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a later commit of the connection does not overtake them."""
+    threads = []
+
+    def noted(commit: TransactionalOffsetCommit, wall_ms: int) -> TransactionalOffsetCommit:
+        threads.append(threading.current_thread())
+        return prepare(commit, wall_ms)
+
+    monkeypatch.setattr(txn_offset_commit, "ROWS_PER_TURN", 1)
+    monkeypatch.setattr(txn_offset_commit, "prepare", noted)
+    stage = Stage(kafka, "s")
+    one = await stage.begin("t")
+    await stage.add(one)
+    for offsets in ({0: 5, 1: 5, 2: 5}, {0: 9}):
+        fields = stage.fields(one, stage.named("g"), offsets)
+        kafka.send_request(message("txn_offset_commit", 3, "Request")(**fields))
+    for _ in range(2):
+        await kafka.receive_response("txn_offset_commit", 3)
+    assert len(threads) == 1
+    assert threads[0] is not threading.current_thread()
+    await stage.end(one, is_commit=True)
+    await stage.settled()
+    assert stage.lines[-1] == "fetch stable: {0: 9, 1: 5, 2: 5}"
 
 
 @pytest.fixture

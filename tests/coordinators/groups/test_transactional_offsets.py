@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from echoless.coordinators.effects import StateRecord
 from echoless.coordinators.events import TransactionEnded
 from echoless.coordinators.groups.answers import FetchedOffset
 from echoless.coordinators.groups.config import GroupCoordinatorConfig
+from echoless.coordinators.groups.prepared_commit import prepare
 from echoless.coordinators.groups.requests import (
     CommittedPartition,
     DeleteGroup,
@@ -19,6 +21,7 @@ from echoless.coordinators.groups.requests import (
     TransactionalOffsetCommit,
 )
 from echoless.protocol.errors import ErrorCode
+from echoless.protocol.records import iterate_records
 from tests.coordinators.groups.shell import LoggedInTransaction, Shell
 
 NONE = ErrorCode.NONE
@@ -103,7 +106,9 @@ def test_the_answer_waits_for_the_append() -> None:
         ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-        ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+        ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+        ErrorCode.INVALID_TIMESTAMP: ErrorCode.UNKNOWN_SERVER_ERROR,
     }
     for refused, answered in found.items():
         shell = Shell()
@@ -330,3 +335,34 @@ def _compare(shell: Shell) -> None:
     usage = shell.coordinator._store.usage
     assert usage.offsets >= len(expected)
     assert (usage.offsets > len(expected)) <= bool(pending)
+
+
+def test_prepared_offsets_are_stored_as_others_are() -> None:
+    """The records, and the batch that was made of them, are those that the coordinator makes itself."""
+    rows = tuple(CommittedPartition("t", n, n, 3, "m" * n) for n in range(4))
+    request = txn(0)._replace(partitions=rows)
+    usual, prepared = Shell(), Shell()
+    assert codes(usual, request) == [NONE] * 4
+    prepared.holds_appends = True
+    prepared.send(prepare(request, prepared.now.wall_ms))
+    (append,) = prepared.held
+    assert append.batch is not None
+    assert append.transaction is not None
+    in_batch = [StateRecord(one.key or b"", one.value) for one in iterate_records(append.batch)]
+    prepared.commit()
+    assert in_batch == list(append.records)
+    assert prepared.log == usual.log
+    for shell in (prepared, usual):
+        shell.end_transaction(1, is_commit=True)
+        assert [fetched(shell, stable=True, partition=n) for n in range(4)] == list(range(4))
+
+
+def test_only_what_is_accepted_of_prepared_offsets_is_stored() -> None:
+    """Metadata that is too long fails its partition alone."""
+    shell = Shell()
+    longest = shell.config.offset_metadata_max_bytes
+    rows = (CommittedPartition("t", 0, 5), CommittedPartition("t", 1, 6, -1, "m" * (longest + 1)))
+    request = prepare(txn(0)._replace(partitions=rows), shell.now.wall_ms)
+    assert codes(shell, request) == [NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE]
+    shell.end_transaction(1, is_commit=True)
+    assert [fetched(shell, stable=True, partition=n) for n in range(2)] == [5, -1]
