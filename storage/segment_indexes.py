@@ -96,6 +96,11 @@ class SegmentIndexes:
             self._aborted = read_transaction_index(self._fs, self._directory, self.base_offset)
         return self._aborted
 
+    @property
+    def holds_aborted(self) -> bool:
+        """Whether aborted transactions are in memory."""
+        return bool(self._aborted)
+
     def note_aborted(self, aborted: ClosedTransaction) -> None:
         """Adds a transaction whose marker is in this segment, after all others."""
         self.aborted.append(aborted)
@@ -258,8 +263,12 @@ class SegmentIndexes:
         """Frees the memory; the indexes are read again when needed."""
         if not self.is_unsaved:
             self._offsets = self._times = None
-            if self._aborted and not self.has_unsaved_aborts:
-                self._aborted = None  # an empty one stays: it saves a look at the directory
+            self.release_aborted()
+
+    def release_aborted(self) -> None:
+        """Frees the memory of the aborted transactions, if their file has them all; it is read again when needed."""
+        if self._aborted and not self.has_unsaved_aborts:
+            self._aborted = None  # an empty one stays: it saves a look at the directory
 
     def remove_files(self) -> None:
         self._remove(paths.SEGMENT_INDEXES)

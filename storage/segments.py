@@ -18,12 +18,14 @@ from echoless.storage.segment import Segment
 
 _INDEXES_LOADED_MAX: Final = 4
 """The indexes of a full segment take about 600 KB."""
+_ABORTS_LOADED_MAX: Final = 4
+"""Files of aborted transactions: 34 bytes each, and a full segment of short ones has millions."""
 
 
 class Segments:
     """An ordered, never empty list of segments."""
 
-    __slots__ = ("_bases", "_recent", "_segments", "aborting", "active")
+    __slots__ = ("_bases", "_recent", "_recent_aborts", "_segments", "aborting", "active")
 
     def __init__(self, segments: list[Segment], aborting: Iterable[int] = ()) -> None:
         """`aborting`: base offsets of those that have a file of aborted transactions."""
@@ -31,6 +33,8 @@ class Segments:
         self._segments = segments
         self._recent: list[Segment] = []
         """Closed segments whose indexes readers have loaded, at most `_INDEXES_LOADED_MAX`."""
+        self._recent_aborts: list[Segment] = []
+        """Closed segments whose aborted transactions were looked up, at most `_ABORTS_LOADED_MAX`."""
         self._bases = [segment.base_offset for segment in segments]
         self.active = segments[-1]
         self.aborting = sorted(aborting)
@@ -80,11 +84,19 @@ class Segments:
         return self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]
 
     def aborting_from(self, offset: int) -> Iterator[Segment]:
-        """Yields the segments that may have aborted transactions, from the one that holds `offset` on."""
+        """Yields the segments that may have aborted transactions, from the one that holds `offset` on.
+
+        Those of the closed segments looked up last stay in memory.
+        """
         aborting = self.aborting
         base_offset = self.holding(offset).base_offset
         for place in range(bisect_left(aborting, base_offset), len(aborting)):
-            yield self.holding(aborting[place])
+            segment = self.holding(aborting[place])
+            if segment is not self.active and segment not in self._recent_aborts:
+                self._recent_aborts.append(segment)
+                if len(self._recent_aborts) > _ABORTS_LOADED_MAX:
+                    self._recent_aborts.pop(0).indexes.release_aborted()
+            yield segment
 
     def note_aborted(self, segment: Segment, aborted: ClosedTransaction) -> None:
         """Adds a transaction whose marker is in this segment, after all others of it."""
@@ -124,6 +136,7 @@ class Segments:
         self._segments = [segment]
         self._bases = [segment.base_offset]
         self._recent.clear()
+        self._recent_aborts.clear()
         self.aborting.clear()
         self.active = segment
 
@@ -146,6 +159,8 @@ class Segments:
     def _forget(self, segment: Segment) -> Segment:
         if segment in self._recent:
             self._recent.remove(segment)
+        if segment in self._recent_aborts:
+            self._recent_aborts.remove(segment)
         if segment.base_offset in self.aborting:
             self.aborting.remove(segment.base_offset)
         return segment

@@ -477,6 +477,22 @@ def test_a_look_up_asks_only_segments_with_aborted_transactions(
         assert set(asked) <= {40}
 
 
+def test_the_aborted_transactions_of_few_closed_segments_stay_in_memory() -> None:
+    """Those looked up last; the others are read again, and nothing of them is lost."""
+    history = Transactions()
+    log = history.one.log
+    for _ in range(12):
+        history.write(1, 1)
+        history.end(1, MarkerType.ABORT)
+        log.roll(NOW_MS)
+    log.flush()
+    for _ in range(2):
+        found = log.aborted_transactions(0, log.log_end_offset)
+        assert [one.first_offset for one in found] == list(range(0, 24, 2))
+        held = [one.indexes.holds_aborted for one in log._segments.closed]
+        assert held == [False] * 8 + [True] * 4
+
+
 def test_segments_that_are_gone_are_not_asked() -> None:
     """Neither those that retention has removed, nor those above a cut."""
     history = Transactions()
