@@ -63,7 +63,7 @@ class Topics:
         internal = INTERNAL_TOPICS.get(new.name)
         if internal is not None:
             internal.check_allowed(new.config)
-            new = new._replace(config={**internal.fixed, **internal.initial, **new.config})
+            new = new._replace(config={**internal.created_with(self._config), **new.config})
         self._features.check_topic(new.name, new.config)
         check_in_force(self._config, new.config)
         lack = self._lack_of_room(wanted, new.replication_factor)

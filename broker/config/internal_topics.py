@@ -41,6 +41,8 @@ class InternalTopic(NamedTuple):
     """Settings that are in force whatever is stored."""
     initial: Mapping[str, str]
     """Settings that it is created with, and that clients may change."""
+    min_isr_from: str | None = None
+    """The name in `Config` of its `min.insync.replicas` when it is created, 0 for that of the broker; None: always that."""
 
     def partition_count(self, config: Config) -> int:
         """The number of partitions to create it with."""
@@ -49,6 +51,14 @@ class InternalTopic(NamedTuple):
     def replication_factor(self, config: Config) -> int:
         """The number of replicas that each partition should have, once there are as many brokers."""
         return int(getattr(config, self.replicas_from))
+
+    def created_with(self, config: Config) -> dict[str, str]:
+        """The settings to create it with."""
+        created = {**self.fixed, **self.initial}
+        least = 0 if self.min_isr_from is None else getattr(config, self.min_isr_from)
+        if least:
+            created["min.insync.replicas"] = str(least)
+        return created
 
     def check_allowed(self, changes: Mapping[str, str]) -> None:
         """Raises `KafkaError` INVALID_CONFIG if new overrides would change how it keeps records."""
@@ -77,6 +87,7 @@ _ALL: Final = (
         replicas_from="transaction_state_log_replication_factor",
         fixed={**_NEWEST_OF_EACH_KEY, "unclean.leader.election.enable": "false"},
         initial={"segment.bytes": str(100 * 1024 * 1024)},
+        min_isr_from="transaction_state_log_min_isr",
     ),
 )
 INTERNAL_TOPICS: Final[Mapping[str, InternalTopic]] = {topic.name: topic for topic in _ALL}

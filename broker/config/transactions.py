@@ -36,6 +36,11 @@ class TransactionSettings(SecurityConfig):
         integer(1, 100),
         "replicas of __transaction_state; fewer while the cluster has fewer brokers",
     )
+    transaction_state_log_min_isr: int = setting(
+        0,
+        integer(0, 100),
+        "min.insync.replicas of __transaction_state when it is created; 0: as min_insync_replicas says",
+    )
     transaction_commit_timeout_ms: int = setting(
         5000,
         duration(1, INT32_MAX),

@@ -7,6 +7,7 @@ import pytest
 from echoless.broker.config.internal_topics import (
     CONSUMER_OFFSETS,
     INTERNAL_TOPICS,
+    TRANSACTION_STATE,
     check_allowed,
     in_force,
 )
@@ -34,6 +35,15 @@ def test_fixed_settings_are_in_force_whatever_is_stored() -> None:
     assert offsets["retention.ms"] == "-1"
     assert offsets["segment.bytes"] == "4096"
     assert in_force("t", stored) == stored
+
+
+def test_min_isr_is_stored_when_the_topic_is_created() -> None:
+    """If there is one; else the broker's is in force, also when it changes later."""
+    transactions, name = INTERNAL_TOPICS[TRANSACTION_STATE], "min.insync.replicas"
+    assert name not in transactions.created_with(Config())
+    assert transactions.created_with(Config(transaction_state_log_min_isr=2))[name] == "2"
+    groups = INTERNAL_TOPICS[CONSUMER_OFFSETS]
+    assert name not in groups.created_with(Config(transaction_state_log_min_isr=2))
 
 
 def test_only_fixed_settings_are_refused() -> None:
