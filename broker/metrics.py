@@ -144,6 +144,11 @@ class Metrics:
     group_load_ms_total: int = 0
     group_load_failures_total: int = 0
     """Records that could not be read: their groups are not served."""
+    transactional_id_loads_total: int = 0
+    """Partitions of `__transaction_state` that were loaded since this broker began to lead them."""
+    transactional_id_load_ms_total: int = 0
+    transactional_id_load_failures_total: int = 0
+    """Records that could not be read: their transactional ids are not served."""
 
     def note_commit(self, codes: Iterable[int]) -> None:
         """Counts the partitions of an OffsetCommit, by the codes of its answer."""

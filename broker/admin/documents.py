@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from echoless.broker.admin.group_lags import GroupLags
+from echoless.broker.admin.group_lags import GroupLags, by_group
 from echoless.broker.admin.view import BrokerView, PartitionView
-from echoless.broker.config.internal_topics import CONSUMER_OFFSETS
+from echoless.broker.config.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from echoless.broker.decisions.events import BatchDecision, Event, FaultHit, Skipped
 from echoless.protocol.dedup import BatchMetadata, ProducerEntry
 from echoless.storage.strays import Stray
@@ -56,6 +56,9 @@ def health_document(broker: BrokerView, is_shown: Callable[[str], bool]) -> dict
     unserved = broker.groups.unserved() if is_shown(CONSUMER_OFFSETS) else ()
     if unserved:
         document["unserved_groups"] = [one._asdict() for one in unserved]
+    unserved = broker.transactions.unserved() if is_shown(TRANSACTION_STATE) else ()
+    if unserved:
+        document["unserved_transactional_ids"] = [one._asdict() for one in unserved]
     return document
 
 
@@ -94,7 +97,7 @@ def add_groups(
     """Adds every consumer group that this broker coordinates; a group or an offset a step."""
     lags = GroupLags(is_topic_shown)
     yield from lags.add_all(broker)
-    by_group = lags.by_group()
+    lag_of, held_back_of = by_group(lags.by_topic), by_group(lags.held_back)
     for one in broker.groups.listed((), ()):
         if one is not None and is_shown(one.group_id):
             groups.append(
@@ -104,7 +107,8 @@ def add_groups(
                     "protocol_type": one.protocol_type,
                     "type": one.group_type,
                     **_epochs_of(one),
-                    "lag": by_group.get(one.group_id),
+                    "lag": lag_of.get(one.group_id),
+                    "held_back": held_back_of.get(one.group_id, 0),
                 }
             )
         yield

@@ -73,6 +73,9 @@ _COUNTERS: Final = {
     "group_loads_total": "Partitions of __consumer_offsets loaded after beginning to lead them",
     "group_load_ms_total": "Milliseconds that these took",
     "group_load_failures_total": "Those that could not be read: their groups are not served",
+    "transactional_id_loads_total": "Partitions of __transaction_state loaded after beginning to lead them",
+    "transactional_id_load_ms_total": "Milliseconds that these took",
+    "transactional_id_load_failures_total": "Those that could not be read: their ids are not served",
     "isr_shrinks_total": "Followers taken out of the in-sync replicas",
     "isr_expands_total": "Followers taken into the in-sync replicas",
     "replicated_bytes_total": "Bytes fetched from leaders and written to a log",
@@ -199,6 +202,17 @@ class _Families:
             f"{_PREFIX}uncleanable_partitions",
             "Compacted partitions whose last pass failed",
             len(self._broker.logs.uncleanable),
+        )
+        transactions = self._broker.transactions
+        yield GaugeMetricFamily(
+            f"{_PREFIX}transaction_markers_missing",
+            "Markers of ended transactions that leaders of partitions have not answered for yet",
+            transactions.missing_markers,
+        )
+        yield GaugeMetricFamily(
+            f"{_PREFIX}transaction_marker_wait_seconds",
+            "Seconds for which the oldest of them has been missing, 0 without one",
+            transactions.longest_marker_wait_s,
         )
         for name, help_text in _COUNTERS.items():
             yield CounterMetricFamily(_PREFIX + name, help_text, getattr(metrics, name))

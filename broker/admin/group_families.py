@@ -58,6 +58,15 @@ def _lag_families(broker: BrokerView, families: list[Metric]) -> Iterator[None]:
     for (group, topic), lag in sorted(shown):
         gauge.add_metric([group, topic], lag)
     families.append(gauge)
+    gauge = GaugeMetricFamily(
+        "echoless_group_lag_held_back",
+        "The part of these lags that transactions hold back which have not ended, where there is any",
+        labels=["group", "topic"],
+    )
+    for (group, topic), _ in sorted(shown):
+        if held_back := lags.held_back.get((group, topic)):
+            gauge.add_metric([group, topic], held_back)
+    families.append(gauge)
     families.append(
         GaugeMetricFamily(
             "echoless_group_lags_left_out",

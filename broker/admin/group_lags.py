@@ -1,8 +1,13 @@
-"""The lag of consumer groups, from what a broker knows: the offsets that it coordinates, the partitions that it holds."""
+"""The lag of consumer groups, from what a broker knows: the offsets that it coordinates, the partitions that it holds.
+
+No one but its consumers knows whether a group reads committed records only. So its lag counts up to the high watermark, as Kafka's
+tools do, and besides it is counted how much of that is held back: not before the transactions that are open end can a group
+that reads committed records get it, and the producer is to blame, not the group.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from echoless.broker.admin.view import BrokerView
@@ -18,6 +23,8 @@ class GroupLags:
         """`is_shown`: whether a topic counts; None: each does."""
         self._is_shown = is_shown
         self.by_topic: dict[tuple[str, str], int] = {}
+        self.held_back: dict[tuple[str, str], int] = {}
+        """The part of the lag at and above the last stable offset; no pair without any."""
         self.unknown = 0
         """Offsets that were not looked at, or in partitions of which this broker holds no replica."""
 
@@ -31,11 +38,16 @@ class GroupLags:
                 key = one.group_id, one.topic
                 lag = max(partition.high_watermark - one.offset, 0)
                 self.by_topic[key] = self.by_topic.get(key, 0) + lag
+                if lag:
+                    stable_end = max(partition.last_stable_offset, one.offset)
+                    if held_back := partition.high_watermark - stable_end:
+                        self.held_back[key] = self.held_back.get(key, 0) + held_back
             yield
 
-    def by_group(self) -> dict[str, int]:
-        """The sums of each group."""
-        found: dict[str, int] = {}
-        for (group, _), lag in self.by_topic.items():
-            found[group] = found.get(group, 0) + lag
-        return found
+
+def by_group(lags: Mapping[tuple[str, str], int]) -> dict[str, int]:
+    """The sums of each group."""
+    found: dict[str, int] = {}
+    for (group, _), lag in lags.items():
+        found[group] = found.get(group, 0) + lag
+    return found

@@ -52,6 +52,8 @@ class PendingMarker:
     source: MarkerSource
     markers: SendMarkers
     partition: TransactionPartition
+    since_s: float
+    """When it was first sent, by the loop's clock."""
     attempts: int = 0
     """Attempts that have failed."""
 

@@ -56,18 +56,35 @@ class MarkerSender:
         self._unknown: dict[str, list[PendingMarker]] = {}
         """Markers of topics that are not known here, by name, until the tree is asked."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._missing: dict[PendingMarker, None] = {}
+        """All markers that are missing, wherever they are, in the order in which they were sent. A dictionary as a set."""
+        self._contradicted: PendingMarker | None = None
+        """The marker whose contradiction is being notified of: it is sent again, and has been missing all the time."""
 
     def __len__(self) -> int:
         """Return the number of markers that are missing."""
-        queued = sum(one.missing for one in self._queues.values())
-        return queued + len(self._waiting) + sum(map(len, self._unknown.values()))
+        return len(self._missing)
+
+    @property
+    def longest_wait_s(self) -> float:
+        """Seconds for which the oldest marker has been missing; 0 without one."""
+        oldest = next(iter(self._missing), None)
+        return 0.0 if oldest is None else asyncio.get_running_loop().time() - oldest.since_s
 
     def send(self, source: MarkerSource, markers: SendMarkers) -> None:
         """Has a marker written in each of the partitions; its shard is notified of each."""
-        attempts = _RETRIES_OF_CONTRADICTED if markers.is_retry else 0
+        now_s = asyncio.get_running_loop().time()
         for partition in markers.partitions:
-            pending = PendingMarker(source, markers, partition, attempts)
-            (self._wait if markers.is_retry else self._route)(pending)
+            pending = self._contradicted
+            if pending is None or pending.partition != partition:
+                pending = PendingMarker(source, markers, partition, now_s)
+                self._missing[pending] = None
+            self._contradicted = None
+            if markers.is_retry:
+                pending.attempts = _RETRIES_OF_CONTRADICTED
+                self._wait(pending)
+            else:
+                self._route(pending)
 
     def topic_changed(self, name: str) -> None:
         """Sends again what waits for a partition of this topic: it may have another leader."""
@@ -80,6 +97,7 @@ class MarkerSender:
         for handle in self._waiting.values():
             handle.cancel()
         self._waiting.clear()
+        self._missing.clear()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -87,7 +105,7 @@ class MarkerSender:
 
     def _route(self, pending: PendingMarker) -> None:
         """Gives a marker to the queue of its partition's leader."""
-        if pending.source.shard.is_over:
+        if self.drop_if_over(pending):
             return
         broker_id = self._leaders.leader_of(pending.partition)
         if broker_id == NO_LEADER:
@@ -99,6 +117,13 @@ class MarkerSender:
             if queue is None:
                 queue = self._queues[broker_id] = _BrokerQueue(broker_id, self)
             queue.add(pending)
+
+    def drop_if_over(self, pending: PendingMarker) -> bool:
+        """Forgets a marker that another coordinator has to send by now; returns whether it is one."""
+        if pending.source.shard.is_over:
+            self._missing.pop(pending, None)
+            return True
+        return False
 
     def _wait(self, pending: PendingMarker) -> None:
         delay_s = min(_FIRST_WAIT_S * 2 ** min(pending.attempts, 10), _LONGEST_WAIT_S)
@@ -136,9 +161,17 @@ class MarkerSender:
 
     def _answered(self, broker_id: int, pending: PendingMarker, code: ErrorCode) -> None:
         source, answered = pending.source, pending.answered()
-        if code is ErrorCode.NONE or code in _CONTRADICTED:
+        if code is ErrorCode.NONE:
+            self._missing.pop(pending, None)
+            source.shard.marker_answered(source.transactional_id, answered)
+            return
+        if code in _CONTRADICTED:
+            self._contradicted = pending
             event = answered._replace(error_code=code)
             source.shard.marker_answered(source.transactional_id, event)
+            if self._contradicted is not None:  # it is not sent again
+                self._contradicted = None
+                self._missing.pop(pending, None)
             return
         name = f"{pending.partition.topic}-{pending.partition.partition}"
         text = "broker %d has not taken the transaction marker of %r for %s yet: %s"
@@ -178,6 +211,7 @@ class MarkerSender:
             self._unknown[name].remove(pending)
             if settled[topic_id]:
                 source = pending.source
+                self._missing.pop(pending, None)
                 source.shard.partition_deleted(source.transactional_id, pending.deleted())
             else:
                 self._wait(pending)
@@ -191,12 +225,6 @@ class _BrokerQueue:
         self._sender = sender
         self._queued: deque[PendingMarker] = deque()
         self._in_flight = 0
-        self._requested = 0
-
-    @property
-    def missing(self) -> int:
-        """Markers that are queued, or in a request."""
-        return len(self._queued) + self._requested
 
     def add(self, pending: PendingMarker) -> None:
         """Queues a marker; what else comes in this turn of the loop goes with it."""
@@ -209,11 +237,7 @@ class _BrokerQueue:
         """Sends request after request while anything is queued."""
         try:
             while batch := self._next_batch():
-                self._requested += len(batch)
-                try:
-                    await self._sender.request(self._broker_id, batch)
-                finally:
-                    self._requested -= len(batch)
+                await self._sender.request(self._broker_id, batch)
         finally:
             self._in_flight -= 1
 
@@ -221,6 +245,6 @@ class _BrokerQueue:
         batch: list[PendingMarker] = []
         while self._queued and len(batch) < PARTITIONS_PER_REQUEST:
             pending = self._queued.popleft()
-            if not pending.source.shard.is_over:
+            if not self._sender.drop_if_over(pending):
                 batch.append(pending)
         return batch

@@ -149,6 +149,11 @@ class TransactionService(Shards["TransactionShard"]):
         """Markers that are on their way to leaders."""
         return 0 if self._markers is None else len(self._markers)
 
+    @property
+    def longest_marker_wait_s(self) -> float:
+        """Seconds for which the oldest of them has been missing; 0 without one."""
+        return 0.0 if self._markers is None else self._markers.longest_wait_s
+
     # --- shards ---
 
     def new_shard(self, partition: Partition) -> TransactionShard:

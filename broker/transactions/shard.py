@@ -77,6 +77,14 @@ class TransactionShard(Shard["TransactionCoordinator", IdRequest, TransactionAns
     def refusal_while_loading(self, request: IdRequest) -> TransactionAnswer:  # noqa: ARG002
         return TransactionAnswer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
+    def note_load(self, seconds: float | None) -> None:
+        metrics = self.parts.metrics
+        if seconds is None:
+            metrics.transactional_id_load_failures_total += 1
+            return
+        metrics.transactional_id_loads_total += 1
+        metrics.transactional_id_load_ms_total += round(seconds * 1000)
+
     def name_in(self, request: IdRequest) -> str:
         return request.transactional_id
 

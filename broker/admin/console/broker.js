@@ -78,7 +78,8 @@ function drawHealth(health, trouble, overviews, healths) {
   const found = healths.flatMap(({ brokerId, document: one }) => [
     ...(one?.strays ?? []).map((stray) => `Broker ${brokerId} has set aside ${stray.name}: ${stray.reason}`),
     ...(one?.damaged ?? []).map((damage) => `Broker ${brokerId} has found damage: ${JSON.stringify(damage)}`),
-    ...(one?.unserved_groups ?? []).map((groups) => `Broker ${brokerId}: ${groups.reason}`)]);
+    ...(one?.unserved_groups ?? []).map((groups) => `Broker ${brokerId}: ${groups.reason}`),
+    ...(one?.unserved_transactional_ids ?? []).map((ids) => `Broker ${brokerId}: ${ids.reason}`)]);
   fill(trouble, found.map((text) => el("p", { class: "error", role: "alert" }, text)));
 }
 

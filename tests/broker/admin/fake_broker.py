@@ -99,6 +99,12 @@ class FakeGroups:
 class FakeTransactions:
     states: dict[str, TransactionalIdState] = field(default_factory=dict)
     ready: ErrorCode = ErrorCode.NONE
+    without_coordinator: list[Unserved] = field(default_factory=list)
+    missing_markers: int = 0
+    longest_marker_wait_s: float = 0.0
+
+    def unserved(self) -> list[Unserved]:
+        return self.without_coordinator
 
     def all(self) -> Iterator[tuple[str, TransactionValue]]:
         for name, state in self.states.items():

@@ -92,6 +92,10 @@ async def test_what_somebody_must_look_at_is_listed(admin: AdminClient) -> None:
     admin.broker.groups.without_coordinator.append(unserved)
     _, body = await admin.get("/health")
     assert body["unserved_groups"] == [unserved._asdict()]
+    assert "unserved_transactional_ids" not in body
+    admin.broker.transactions.without_coordinator.append(unserved)
+    _, body = await admin.get("/health")
+    assert body["unserved_transactional_ids"] == [unserved._asdict()]
     text = await admin.text("/metrics")
     assert "echoless_damaged_segments 1.0\n" in text
     assert "echoless_strays 1.0\n" in text
@@ -167,18 +171,29 @@ async def test_a_failed_disk_is_not_ready_in_the_metrics_either(admin: AdminClie
     assert "echoless_ready 0.0" in await admin.text("/metrics")
 
 
+async def test_missing_markers_are_measured(admin: AdminClient) -> None:
+    """How many, and for how long the oldest has been missing."""
+    assert "echoless_transaction_markers_missing 0.0\n" in await admin.text("/metrics")
+    admin.broker.transactions.missing_markers = 3
+    admin.broker.transactions.longest_marker_wait_s = 1.5
+    text = await admin.text("/metrics")
+    assert "echoless_transaction_markers_missing 3.0\n" in text
+    assert "echoless_transaction_marker_wait_seconds 1.5\n" in text
+
+
 async def test_groups_show_those_that_this_broker_coordinates(admin: AdminClient) -> None:
     """And whether these are all: while a part of the offsets topic is loaded, they are not."""
     admin.broker.groups.groups = [ListedGroup("billing", "consumer", "Stable", "classic"), None]
     row = {"group": "billing", "state": "Stable", "protocol_type": "consumer", "type": "classic"}
-    unknown = {"groups": [{**row, "lag": None}], "complete": True}
+    unknown = {"groups": [{**row, "lag": None, "held_back": 0}], "complete": True}
     assert await admin.get("/groups") == (200, unknown)
     admin.broker.groups.offsets = [
         CommittedOffset("billing", "orders", 0, 4),
         CommittedOffset("billing", "orders", 1, 7),
         CommittedOffset("billing", "elsewhere", 0, 1),
     ]
-    assert (await admin.get("/groups"))[1]["groups"] == [{**row, "lag": 7}]
+    found = {**row, "lag": 7, "held_back": 5}
+    assert (await admin.get("/groups"))[1]["groups"] == [found]
     admin.broker.groups.ready = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert (await admin.get("/groups"))[1]["complete"] is False
 

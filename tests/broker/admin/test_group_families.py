@@ -50,6 +50,24 @@ def test_lag_is_never_negative() -> None:
     assert found["echoless_group_offsets_without_lag", ()] == 1
 
 
+def test_what_transactions_hold_back_is_counted_besides() -> None:
+    """The part of the lag at and above the last stable offset, 6 of 9; nothing for a group that has read beyond it."""
+    broker = FakeBroker()
+    broker.groups.offsets = [
+        CommittedOffset("behind", "orders", 0, 2),
+        CommittedOffset("at it", "orders", 0, 6),
+        CommittedOffset("beyond", "orders", 0, 8),
+        CommittedOffset("at the end", "orders", 0, 9),
+    ]
+    found = measured(broker)
+    shown = {
+        labels[0]: (lag, found.get(("echoless_group_lag_held_back", labels)))
+        for (name, labels), lag in found.items()
+        if name == "echoless_group_lag"
+    }
+    assert shown == {"behind": (7, 3), "at it": (3, 3), "beyond": (1, 1), "at the end": (0, None)}
+
+
 def test_number_of_series_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The largest lags are shown, and how many are not; so many offsets are looked at, and no more."""
     monkeypatch.setattr(group_families, "LAGS_SHOWN_MAX", 2)

@@ -45,6 +45,7 @@ class Coordinating:
         self.replicas = replicas
         self.door, self.leaders = FakeDoor(), FakeLeaders()
         self.newest_connection = 0
+        self.metrics = Metrics()
         self.last_producer_id = 99
         self.id_errors: list[Exception] = []
         """Raised, the first one first, instead of giving producer ids."""
@@ -58,7 +59,7 @@ class Coordinating:
             now_ms=lambda: NOW_MS,
             wall_ms=lambda: NOW_MS,
             fail_storage=pytest.fail,
-            metrics=Metrics(),
+            metrics=self.metrics,
             timeout_s=60,
         )
         return TransactionService(

@@ -77,9 +77,13 @@ class FakeShard:
     def __init__(self) -> None:
         self.is_over = False
         self.outcomes: list[tuple[str, Any]] = []
+        self.sends_again: Callable[..., None] | None = None
+        """Called as a coordinator that has a contradicted marker sent again; None: it does not."""
 
     def marker_answered(self, transactional_id: str, answered: Any) -> None:
         self.outcomes.append((transactional_id, answered))
+        if answered.error_code and self.sends_again is not None:
+            self.sends_again(answered.partition.partition, is_retry=True)
 
     def partition_deleted(self, transactional_id: str, deleted: Any) -> None:
         self.outcomes.append((transactional_id, deleted))

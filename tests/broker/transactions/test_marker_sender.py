@@ -176,6 +176,38 @@ async def test_a_contradiction_goes_back_to_the_coordinator(one: Sending, code: 
     await until(lambda: one.done(0))
 
 
+async def test_what_is_missing_is_known_by_its_age(one: Sending) -> None:
+    """From the first time that it was sent, whatever has become of it since: here a leader contradicts it."""
+    loop = asyncio.get_running_loop()
+    assert (len(one.sender), one.sender.longest_wait_s) == (0, 0)
+    before_s = loop.time()
+    one.door.code_of = lambda _, partition: (
+        ErrorCode.INVALID_PRODUCER_EPOCH
+        if partition == place(0)
+        else ErrorCode.NOT_LEADER_OR_FOLLOWER
+    )
+    one.shard.sends_again = one.send
+    one.send(0, 1)
+    await until(lambda: len(one.shard.outcomes) > 1)
+    sent_s = loop.time()
+    one.send(2)
+    assert len(one.sender) == 3
+    assert loop.time() - sent_s < one.sender.longest_wait_s <= loop.time() - before_s
+    one.door.code_of = lambda *_: ErrorCode.NONE
+    await until(lambda: not len(one.sender))
+    assert one.sender.longest_wait_s == 0
+
+
+async def test_markers_of_a_coordinator_that_has_ended_are_not_missing(one: Sending) -> None:
+    """Another one sends them."""
+    one.door.error = PeerError("away")
+    one.send(0)
+    await until(lambda: one.door.requests)
+    assert len(one.sender) == 1
+    one.shard.is_over = True
+    await until(lambda: not len(one.sender))
+
+
 async def test_a_deleted_topic_needs_no_marker(one: Sending) -> None:
     """The tree is asked once for all partitions of the topic; one that is created again has another id."""
     gone, reborn = place(0).topic_id, bytes(16)

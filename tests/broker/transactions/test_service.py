@@ -74,6 +74,22 @@ async def test_an_id_of_another_broker_is_refused(one: Coordinating) -> None:
     assert one.service.look_at("") is ErrorCode.INVALID_REQUEST
 
 
+async def test_loads_are_counted(one: Coordinating) -> None:
+    """Both partitions count; one that cannot be read is not served, and says why."""
+    metrics = one.metrics
+    assert (metrics.transactional_id_loads_total, metrics.group_loads_total) == (2, 0)
+    assert one.service.unserved() == []
+    await one.begin(0)
+    one.service.lost(one.home.partition)
+    one.home.lead(3)
+    one.home.one.log.read = lambda *_: b"\0" * 70  # type: ignore[method-assign]
+    one.service.led(one.home.partition, 3)
+    await until(one.service.unserved)
+    assert metrics.transactional_id_load_failures_total == 1
+    (unserved,) = one.service.unserved()
+    assert (unserved.partition, unserved.state) == (one.home.partition.index, "failed")
+
+
 async def test_a_successor_sends_the_markers_that_are_missing(one: Coordinating) -> None:
     """In its own leader epoch; what the one before still tries is of no consequence."""
     one.door.code_of = lambda *_: ErrorCode.NOT_LEADER_OR_FOLLOWER
