@@ -59,7 +59,12 @@ if TYPE_CHECKING:
     from echoless.broker.transactions.hanging import HangingTransactions
     from echoless.broker.transactions.marker_sender import MarkerSender
     from echoless.protocol.native.admin_read import AdminRead
-    from echoless.protocol.native.transactions import MarkerCodes, TransactionMarker
+    from echoless.protocol.native.transactions import (
+        MarkerCodes,
+        TransactionAnswered,
+        TransactionAsk,
+        TransactionMarker,
+    )
 
 
 def new_broker(
@@ -291,13 +296,20 @@ def _new_marker_sender(broker: Broker) -> MarkerSender:
 def _new_coordinator_door(broker: Broker) -> CoordinatorDoor:
     from echoless.broker.transactions.coordinator_door import CoordinatorDoor
 
-    transactions = broker.transactions
     return CoordinatorDoor(
         broker.config.broker_id,
         broker.membership,
-        transactions.coordinator_of,
-        transactions.answer,
+        broker.transactions.coordinator_of,
+        partial(_answer_leader, broker),
     )
+
+
+async def _answer_leader(broker: Broker, ask: TransactionAsk) -> TransactionAnswered:
+    """Answers a question of this broker itself; fault rules meet it as one of another broker."""
+    own = broker.faults.own_messages
+    if own is None:
+        return await broker.transactions.answer(ask)
+    return await own.ask(ask)
 
 
 async def _new_hanging(broker: Broker) -> HangingTransactions:
@@ -319,7 +331,10 @@ async def _write_markers(broker: Broker, markers: Sequence[TransactionMarker]) -
     if broker.starting is not None:
         message = "this broker is starting, and writes no markers yet"
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message)
-    return await broker.services.markers.write(markers)
+    own = broker.faults.own_messages
+    if own is None:
+        return await broker.services.markers.write(markers)
+    return await own.write(markers)
 
 
 async def _create_internal_topic(broker: Broker, name: str) -> None:

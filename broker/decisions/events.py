@@ -90,6 +90,8 @@ class FaultHit(NamedTuple):
     """The fields of the action, such as `code=REQUEST_TIMED_OUT`, `ms=100`, `later=wait`."""
     principal: str = ""
     """The client's principal; empty if no request was hit."""
+    about: str = ""
+    """The transaction that the request is about: `orders-1 commit orders-0`."""
 
     def subjects(self) -> Sequence[Subject]:
         return [(batch.producer_id, batch.topic, batch.partition) for batch in self.batches]

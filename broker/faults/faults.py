@@ -10,7 +10,7 @@ import asyncio
 import importlib
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from echoless.broker.faults.file_system import FaultyFileSystem
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from echoless.broker.environment import Environment
     from echoless.broker.faults.action import Action
     from echoless.broker.faults.hits import Hits
+    from echoless.broker.faults.own_messages import OwnMessages
     from echoless.broker.faults.peers import FaultyPeers
     from echoless.broker.faults.port import FaultyPort
     from echoless.broker.faults.rule import ActiveRule, RuleText
@@ -30,9 +31,14 @@ if TYPE_CHECKING:
     from echoless.broker.tree.node_tree import NodeTree
 
 
+_OF_REQUESTS: Final = (
+    *("kafka_requests", "native_requests", "own_messages", "port", "request_actions", "rules"),
+)
+
+
 def import_rules() -> None:
     """Imports what the first rule for requests would import, which takes 50 ms."""
-    for name in ("kafka_requests", "native_requests", "port", "request_actions", "rules"):
+    for name in _OF_REQUESTS:
         importlib.import_module(f"echoless.broker.faults.{name}")
 
 
@@ -55,6 +61,9 @@ class FaultInjection:
         self._servers: Sequence[Server] = ()
         self._services: Services | None = None
         self._ports: list[FaultyPort] = []
+        self._own: OwnMessages | None = None
+        self.own_messages: OwnMessages | None = None
+        """The way of this broker's messages to itself, while there are rules for requests."""
         self._file_system = FaultyFileSystem(environment.file_system)
         self._peers: FaultyPeers | None = None
         self._open_peers = environment.open_peers
@@ -139,6 +148,7 @@ class FaultInjection:
             self._peers.use(links, self._hits)
         if requests and not self._ports:
             self._ports = self._faulty_ports(self._hits, self._crash)
+        self.own_messages = self._own if requests else None
         if self._services is not None:  # rules see only the partitions that a fetch names
             is_declined = any(rule.match.api in {None, "fetch"} for rule in requests)
             self._services.fetch.sessions.decline(is_declined=is_declined)
@@ -148,6 +158,7 @@ class FaultInjection:
     def _faulty_ports(self, hits: Hits, crash: Callable[[ActiveRule], None]) -> list[FaultyPort]:
         from echoless.broker.faults.kafka_requests import KafkaRequests
         from echoless.broker.faults.native_requests import NativeRequests
+        from echoless.broker.faults.own_messages import OwnMessages
         from echoless.broker.faults.port import FaultyPort
         from echoless.broker.faults.request_actions import RequestActions
         from echoless.broker.native.dispatch import NativeDispatcher
@@ -156,6 +167,8 @@ class FaultInjection:
         services = self._services
         if services is None:
             return ports
+        self._own = OwnMessages(services, hits, crash)
+        ports.append(self._own.port)
         for server in self._servers:
             own = server.dispatch
             is_native = isinstance(own, NativeDispatcher)

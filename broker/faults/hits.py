@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from echoless.broker.decisions.events import FaultedBatch, FaultHit
-from echoless.broker.faults.match import Part
+from echoless.broker.faults.match import Part, RequestFacts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _NUMBER_TO_COME: Final = 0
 _NOBODY: Final = 0
+_PLACES_MAX: Final = 3
+"""Ids and partitions that are named of one request."""
 
 
 class Hits:
@@ -43,6 +45,7 @@ class Hits:
                 batches=_batches(parts),
                 detail=_detail(rule),
                 principal=peer.principal,
+                about=_about(facts, parts),
             )
         )
 
@@ -73,6 +76,18 @@ def _detail(rule: ActiveRule) -> str:
 
 def _text(value: object) -> str:
     return "-".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _about(facts: RequestFacts, parts: Sequence[Part]) -> str:
+    """The transaction that the parts are of; empty for a request about something else."""
+    if not facts.transactional_ids and not facts.results:
+        return ""
+    ids = {part.transactional_id for part in parts if part.transactional_id}
+    results = {part.result for part in parts if part.result} or facts.results
+    places = [f"{part.topic}-{part.partition}" for part in parts if part.topic]
+    more = [f"and {len(places) - _PLACES_MAX} more"] if len(places) > _PLACES_MAX else []
+    words = [*sorted(ids or facts.transactional_ids)[:_PLACES_MAX], *sorted(results)]
+    return " ".join([*words, *places[:_PLACES_MAX], *more])
 
 
 def _batches(parts: Sequence[Part]) -> tuple[FaultedBatch, ...]:

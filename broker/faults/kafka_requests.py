@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from echoless.broker.faults.denied_right import DeniedRight
 from echoless.broker.faults.groups_named import groups_of
 from echoless.broker.faults.match import NO_PARTITION, Part, RequestFacts
-from echoless.broker.faults.requests import ReadRequest
+from echoless.broker.faults.requests import DividedRequest, ReadRequest
 from echoless.broker.faults.served import ABOUT_ACLS
+from echoless.broker.faults.transactions_named import ids_of, parts_of, results_of
 from echoless.broker.handlers import produce
 from echoless.broker.handlers.apis import API_BY_KEY
 from echoless.broker.handlers.dispatch import framed_later, framed_soon
@@ -76,7 +77,7 @@ class KafkaRequests:
         api, header = inside.served.api, inside.header
         if isinstance(inside.body, FetchRequest) and inside.body.session_epoch > 0:
             return None  # the port refuses it: it does not name its partitions
-        parts = tuple(self._parts(api.name, inside.body))
+        parts = tuple(parts_of(api.name, inside.body, self._parts(api.name, inside.body)))
         facts = RequestFacts(
             api=api.name,
             api_version=header.api_version,
@@ -84,9 +85,17 @@ class KafkaRequests:
             correlation_id=header.correlation_id,
             parts=parts,
             groups=frozenset(groups_of(api.name, inside.body)),
+            transactional_ids=frozenset(ids_of(api.name, inside.body)),
+            results=frozenset(results_of(api.name, inside.body)),
             is_answered=_is_answered(inside),
         )
         return ReadRequest(facts, frame, peer, inside)
+
+    def divides(self, request: ReadRequest) -> bool:  # noqa: ARG002 - none is
+        return False
+
+    def divide(self, request: ReadRequest, parts: Sequence[Part]) -> DividedRequest:
+        raise NotImplementedError
 
     def refuse(self, request: ReadRequest, parts: Sequence[Part], error: KafkaError) -> Dispatched:
         """Only what is left of the request, if anything, is processed."""

@@ -18,7 +18,13 @@ from echoless.broker.network.request import Peer
 _RANGE: Final = re.compile(r"(\d+)(?:-(\d+))?")
 BATCH_FIELDS: Final = ("producer_id", "producer_epoch", "base_sequence")
 PARTITION_FIELDS: Final = ("topic", "partition", *BATCH_FIELDS)
-REQUEST_FIELDS: Final = ("api", "api_version", "client_id", "connection", "principal", "group")
+TRANSACTION_FIELDS: Final = ("transactional_id", "result")
+REQUEST_FIELDS: Final = (
+    *("api", "api_version", "client_id", "connection", "principal", "group"),
+    *TRANSACTION_FIELDS,
+)
+RESULTS: Final = ("commit", "abort")
+"""The ends of a transaction."""
 PICKED_AT_ONCE: Final = 500
 """Partitions that are compared with a rule in one go, in about half a millisecond."""
 NO_PARTITION: Final = -1
@@ -36,6 +42,10 @@ class Part(NamedTuple):
     base_sequence: int = -1
     last_sequence: int = -1
     has_batch: bool = False
+    transactional_id: str | None = None
+    """None where the whole request is about one id, or about none."""
+    result: str | None = None
+    """One of `RESULTS`, of a marker."""
 
 
 class RequestFacts(NamedTuple):
@@ -49,6 +59,10 @@ class RequestFacts(NamedTuple):
     parts: Sequence[Part] = ()
     groups: frozenset[str] = frozenset()
     """The consumer groups that it names."""
+    transactional_ids: frozenset[str] = frozenset()
+    """The transactional ids that it names."""
+    results: frozenset[str] = frozenset()
+    """The ends that it asks for, as `RESULTS` names them."""
     is_answered: bool = True
     """Whether the client expects an answer: not to a produce request with acks 0."""
     is_between_brokers: bool = False
@@ -79,6 +93,9 @@ class Match:
     connection: int | None = None
     principal: str | None = None
     group: str | None = None
+    transactional_id: str | None = None
+    result: str | None = None
+    """One of `RESULTS`."""
 
     @classmethod
     def read(cls, fields: RuleFields) -> Match:
@@ -95,6 +112,8 @@ class Match:
             connection=fields.integer("connection", least=1),
             principal=_principal(fields),
             group=fields.text("group"),
+            transactional_id=fields.text("transactional_id"),
+            result=_result(fields),
         )
 
     @property
@@ -106,6 +125,12 @@ class Match:
     def names_partitions(self) -> bool:
         return any(getattr(self, name) is not None for name in PARTITION_FIELDS)
 
+    def needs_part(self, facts: RequestFacts) -> bool:
+        """Whether it applies only to a request with a partition that it picks."""
+        if facts.is_between_brokers and facts.transactional_ids:  # of many transactions
+            return self.names_partitions or self.transactional_id is not None or bool(self.result)
+        return self.names_partitions
+
     def pick(self, facts: RequestFacts, peer: Peer) -> Iterator[Sequence[Part]]:
         """Yields the partitions that the rule applies to, some at a time; nothing if it does not apply.
 
@@ -113,7 +138,7 @@ class Match:
         """
         if not self.picks_request(facts, peer):
             return
-        if not self.names_partitions:
+        if not self.needs_part(facts):
             yield facts.parts
             return
         for start in range(0, len(facts.parts), PICKED_AT_ONCE):
@@ -129,6 +154,8 @@ class Match:
             and self._is(self.connection, peer.connection_id)
             and self._is(self.principal, peer.principal)
             and (self.group is None or self.group in facts.groups)
+            and (self.transactional_id is None or self.transactional_id in facts.transactional_ids)
+            and (self.result is None or self.result in facts.results)
         )
 
     def picks_part(self, part: Part) -> bool:
@@ -138,8 +165,19 @@ class Match:
             and self._is(self.partition, part.partition)
             and self._is(self.producer_id, part.producer_id)
             and self._is(self.producer_epoch, part.producer_epoch)
+            and (
+                part.transactional_id is None
+                or self._is(self.transactional_id, part.transactional_id)
+            )
+            and (part.result is None or self._is(self.result, part.result))
+            and (part.has_batch or not self._is_about_batches)
             and self._has_sequence(part)
         )
+
+    @property
+    def _is_about_batches(self) -> bool:
+        """Whether a producer's fields imply Produce: other requests that name a producer have to be named."""
+        return self.api is None and any(getattr(self, name) is not None for name in BATCH_FIELDS)
 
     def _has_sequence(self, part: Part) -> bool:
         if self.base_sequence is None:
@@ -164,6 +202,13 @@ def _api(fields: RuleFields) -> str | None:
     """`produce`, or as Kafka writes it: `Produce`, `InitProducerId`."""
     name = fields.text("api")
     return None if name is None else snake_case(name)
+
+
+def _result(fields: RuleFields) -> str | None:
+    result = fields.text("result")
+    if result is not None and result not in RESULTS:
+        raise fields.wrong("result", " or ".join(RESULTS))
+    return result
 
 
 def _principal(fields: RuleFields) -> str | None:

@@ -7,10 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from echoless.broker.faults.denied_right import DeniedRight
+from echoless.broker.faults.divided import DividedMessage
 from echoless.broker.faults.kafka_requests import with_batch
 from echoless.broker.faults.match import NO_VERSION, Part, RequestFacts
-from echoless.broker.faults.requests import Dispatch, ReadRequest, finished
+from echoless.broker.faults.requests import Dispatch, DividedRequest, ReadRequest, finished
 from echoless.broker.faults.served import BETWEEN_BROKERS
+from echoless.broker.faults.transactions_named import parts_between_brokers
 from echoless.broker.native.exchange import HANDLERS, KAFKA_NAMES, Exchange, read_head
 from echoless.broker.native.failure import failure
 from echoless.broker.native.framed import framed
@@ -22,6 +24,7 @@ from echoless.protocol.acl import AclOperation
 from echoless.protocol.errors import KafkaError
 from echoless.protocol.framing import Frame
 from echoless.protocol.native import messages, replica_session, replication
+from echoless.protocol.native.transactions import AddOrVerify, WriteMarkers
 
 if TYPE_CHECKING:
     from echoless.broker.services import Services
@@ -63,17 +66,33 @@ class NativeRequests:
         except KafkaError:
             return None
         name = head["type"]
+        parts = tuple(self._parts(message))
         facts = RequestFacts(
             api=KAFKA_NAMES.get(name, name),
             api_version=NO_VERSION,
             client_id=peer.client_id,
             correlation_id=head["correlation_id"] or _NO_CORRELATION,
-            parts=tuple(self._parts(message)),
+            parts=parts,
+            transactional_ids=frozenset(
+                [one.transactional_id for one in parts if one.transactional_id]
+            ),
+            results=frozenset([one.result for one in parts if one.result]),
             is_answered=getattr(message, "acks", None) != ACKS_NONE,
             is_between_brokers=name in BETWEEN_BROKERS,
             from_broker=getattr(message, "broker_id", None),
         )
         return ReadRequest(facts, frame, peer, _Inside(head, message))
+
+    def divides(self, request: ReadRequest) -> bool:
+        """Messages about many transactions are."""
+        inside: _Inside = request.inside
+        return isinstance(inside.message, AddOrVerify | WriteMarkers)
+
+    def divide(self, request: ReadRequest, parts: Sequence[Part]) -> DividedRequest:
+        """Processes the rest by the port's own dispatcher."""
+        inside: _Inside = request.inside
+        process = lambda frame: self._process(frame, request.peer)  # noqa: E731
+        return DividedMessage(inside.head, inside.message, parts, process)
 
     def refuse(self, request: ReadRequest, _parts: Sequence[Part], error: KafkaError) -> Dispatched:
         """A message has one error for all of it."""
@@ -107,6 +126,8 @@ class NativeRequests:
             case replication.ReplicaFetch() | replica_session.SessionFetch() | messages.LeasePid():
                 for wanted in message.partitions:
                     yield Part(wanted.topic, wanted.partition)
+            case AddOrVerify() | WriteMarkers():
+                yield from parts_between_brokers(message)
             case messages.CreateTopic() | replication.AwaitTopic():
                 yield Part(message.topic)
             case messages.Fetch() | messages.ProducerStateRequest() | replication.ReplicaSnapshot():

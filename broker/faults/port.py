@@ -7,14 +7,20 @@ them each has the port's own dispatcher, and nothing in this file runs.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from echoless.broker.faults.hits import Hits
 from echoless.broker.faults.match import Part
 from echoless.broker.faults.request_actions import Hit, RequestActions
-from echoless.broker.faults.requests import Dispatch, ReadRequest, Requests, finished
+from echoless.broker.faults.requests import (
+    Dispatch,
+    DividedRequest,
+    ReadRequest,
+    Requests,
+    finished,
+)
 from echoless.broker.faults.rule import ActiveRule
 from echoless.broker.faults.served import NEED_NO_RIGHT
 from echoless.broker.faults.unexpected import report_unexpected
@@ -23,7 +29,6 @@ from echoless.broker.network.connection import Connection
 from echoless.broker.network.order import LanePlace
 from echoless.broker.network.reading import Dispatched
 from echoless.broker.network.request import Peer
-from echoless.broker.network.server import Server
 from echoless.broker.network.turns import for_client, work_in_turns
 from echoless.protocol.framing import Frame
 
@@ -43,11 +48,21 @@ class RequestPlan(NamedTuple):
     """Waits for the event that the request has to await."""
 
 
+class Dispatching(Protocol):
+    """The part of a `Server` that is touched here."""
+
+    dispatch: Dispatch
+    route: Callable[[Connection], Dispatch] | None
+
+    @property
+    def connections(self) -> Iterable[Connection]: ...
+
+
 class FaultyPort:
     """One server, its own dispatcher, and the rules in front of it."""
 
     def __init__(
-        self, server: Server, requests: Requests, hits: Hits, actions: RequestActions
+        self, server: Dispatching, requests: Requests, hits: Hits, actions: RequestActions
     ) -> None:
         self._server = server
         self._inner = server.dispatch
@@ -139,13 +154,21 @@ class FaultyPort:
         if not hits:
             return RequestPlan(lambda: self._inner(frame, peer))
         (hit,) = hits
-        rule = hit.rule
-        if rule.action.type == _FREEZE:
-            return RequestPlan(lambda: self._inner(frame, peer), rule.has_ended.wait)
-        if rule.action.type == "delay_request":
-            delay_s = rule.action.draw_s(rule.turns.rng)
-            return RequestPlan(lambda: self._inner(frame, peer), lambda: asyncio.sleep(delay_s))
+        wait = _wait_of(hit.rule)
+        if self._requests.divides(hit.request) and hit.rule.action.type != _CUT:
+            return RequestPlan(lambda: self._act_on_part(hit, wait))
+        if wait is not None:
+            return RequestPlan(lambda: self._inner(frame, peer), wait)
         return RequestPlan(lambda: self._actions.act(hit))
+
+    def _act_on_part(self, hit: Hit, wait: Callable[[], Awaitable[object]] | None) -> Dispatched:
+        """Acts on what the rule has picked; the rest of the request, and what comes after it, goes on."""
+        divided = self._requests.divide(hit.request, hit.parts)
+        if wait is None:
+            return self._actions.act(hit._replace(divided=divided))
+        task = asyncio.ensure_future(_after(wait(), divided))
+        self.keep(task)
+        return asyncio.shield(task)
 
     def _matching(self, request: ReadRequest, hits: list[Hit]) -> Iterator[None]:
         """Adds the first rule that acts, counted, to `hits`; a caller may do other things between steps."""
@@ -156,7 +179,7 @@ class FaultyPort:
                 picked = [] if picked is None else picked
                 picked += some
                 yield
-            if picked is None or (not picked and _needs_part(rule)):
+            if picked is None or (not picked and _needs_part(rule, request)):
                 continue
             if self._acts(rule, request, picked):
                 hits.append(Hit(rule, request, picked))
@@ -169,7 +192,7 @@ class FaultyPort:
             return False  # it was removed while the request was compared with the rules
         if not rule.turns.take(asyncio.get_running_loop().time()):
             return False
-        is_partial = rule.action.type in _PARTIAL
+        is_partial = rule.action.type in _PARTIAL or self._requests.divides(request)
         self._hits.on_request(rule, request, parts if is_partial else request.facts.parts)
         return True
 
@@ -248,6 +271,21 @@ def _picks(rule: ActiveRule, request: ReadRequest) -> Iterator[Sequence[Part]]:
         yield from rule.match.pick(facts, request.peer)
 
 
-def _needs_part(rule: ActiveRule) -> bool:
+def _wait_of(rule: ActiveRule) -> Callable[[], Awaitable[object]] | None:
+    """The wait of a request that is processed late."""
+    if rule.action.type == _FREEZE:
+        return rule.has_ended.wait
+    if rule.action.type == "delay_request":
+        delay_s = rule.action.draw_s(rule.turns.rng)
+        return lambda: asyncio.sleep(delay_s)
+    return None
+
+
+async def _after(wait: Awaitable[object], divided: DividedRequest) -> Buffers | None:
+    await wait
+    return await finished(divided.process())
+
+
+def _needs_part(rule: ActiveRule, request: ReadRequest) -> bool:
     """Whether the rule applies only to requests with parts that it picks."""
-    return rule.match.names_partitions and rule.action.type != _CUT
+    return rule.match.needs_part(request.facts) and rule.action.type != _CUT

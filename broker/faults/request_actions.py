@@ -14,7 +14,13 @@ from typing import Final, NamedTuple
 from echoless.broker.doubt import StateInDoubtError
 from echoless.broker.faults.action import Later
 from echoless.broker.faults.match import Part
-from echoless.broker.faults.requests import Dispatch, ReadRequest, Requests, finished
+from echoless.broker.faults.requests import (
+    Dispatch,
+    DividedRequest,
+    ReadRequest,
+    Requests,
+    finished,
+)
 from echoless.broker.faults.rule import ActiveRule
 from echoless.broker.faults.unexpected import report_unexpected
 from echoless.broker.network.answers import Buffers
@@ -34,6 +40,8 @@ class Hit(NamedTuple):
     request: ReadRequest
     parts: Sequence[Part]
     """The parts that the rule picked."""
+    divided: DividedRequest | None = None
+    """The request without what no rule has picked, which is processed; None: it is whole."""
 
 
 class _Held(NamedTuple):
@@ -57,8 +65,8 @@ class RequestActions:
             "drop_request": self._drop_request,
             "drop_response": self._drop_response,
             "delay_response": self._delay_response,
-            "error": lambda hit: requests.refuse(hit.request, hit.parts, _error(hit)),
-            "error_after": lambda hit: requests.refuse_after(hit.request, hit.parts, _error(hit)),
+            "error": self._refuse,
+            "error_after": self._refuse_after,
             "deny": self._deny,
             "expire_login": self._expire_login,
             "close_before": self._close_before,
@@ -87,7 +95,21 @@ class RequestActions:
         self._stopping.set()
 
     def _process(self, hit: Hit) -> Dispatched:
+        if hit.divided is not None:
+            return hit.divided.process()
         return self._process_frame(hit.request.frame, hit.request.peer)
+
+    # --- refused ---
+
+    def _refuse(self, hit: Hit) -> Dispatched:
+        if hit.divided is not None:
+            return hit.divided.refuse(_error(hit), is_processed=False)
+        return self._requests.refuse(hit.request, hit.parts, _error(hit))
+
+    def _refuse_after(self, hit: Hit) -> Dispatched:
+        if hit.divided is not None:
+            return hit.divided.refuse(_error(hit), is_processed=True)
+        return self._requests.refuse_after(hit.request, hit.parts, _error(hit))
 
     # --- lost ---
 
@@ -138,10 +160,9 @@ class RequestActions:
     def _deny(self, hit: Hit) -> Dispatched:
         rule, right = hit.rule, hit.rule.action.right
         assert right is not None
-        topics = frozenset(part.topic for part in hit.parts)
-        return self._requests.deny(
-            hit.request, right, topics if rule.match.names_partitions else None
-        )
+        topics = frozenset(part.topic for part in hit.parts if part.topic)
+        is_partial = rule.match.names_partitions and bool(topics)
+        return self._requests.deny(hit.request, right, topics if is_partial else None)
 
     def _expire_login(self, hit: Hit) -> Dispatched:
         login = hit.request.peer.login

@@ -30,8 +30,24 @@ class ReadRequest(NamedTuple):
     """The port's own data for answering it."""
 
 
+class DividedRequest(Protocol):
+    """A request of which a rule has picked some parts; the rest is processed already."""
+
+    def process(self) -> Dispatched:
+        """Processes what is picked, and answers all of it."""
+
+    def refuse(self, error: KafkaError, *, is_processed: bool) -> Dispatched:
+        """Answers with the error for what is picked, which is processed before, or not at all."""
+
+
 class Requests(Protocol):
     """The requests of one port."""
+
+    def divides(self, request: ReadRequest) -> bool:
+        """Whether a rule about some parts of it leaves the others alone, whatever its action."""
+
+    def divide(self, request: ReadRequest, parts: Sequence[Part]) -> DividedRequest:
+        """Divides it, and has the rest processed."""
 
     def takes_long(self, frame: Frame) -> bool:
         """Whether `read` would hold the event loop: it is called in a thread then."""

@@ -9,6 +9,11 @@ from typing import Final
 
 from echoless.broker.faults.fields import RuleError
 from echoless.broker.faults.match import BATCH_FIELDS, Match
+from echoless.broker.faults.transactions_named import (
+    NAMING_IDS,
+    NAMING_PRODUCERS,
+    NAMING_RESULTS,
+)
 from echoless.broker.handlers.apis import API_BY_NAME
 from echoless.broker.handlers.loaded import load
 from echoless.broker.handlers.served import Names
@@ -23,9 +28,9 @@ _NATIVE_NAMES: Final = {
     "replica_snapshot": Names.PARTITIONS,
     "await_topic": Names.TOPICS,
     "note_tree": Names.NOTHING,
-    "write_markers": Names.NOTHING,
+    "write_markers": Names.PARTITIONS,
     "find_transactions": Names.NOTHING,
-    "add_or_verify": Names.NOTHING,
+    "add_or_verify": Names.PARTITIONS,
     "admin_read": Names.NOTHING,
     "hello": Names.NOTHING,
     "sasl": Names.NOTHING,
@@ -66,6 +71,15 @@ def _names(api: str) -> Names:
     return load(API_BY_NAME[api]).names if known is None else known
 
 
+_TRANSACTIONS_OF: Final = {"transactional_id": NAMING_IDS, "result": NAMING_RESULTS}
+"""The APIs whose requests have these fields."""
+
+
+def _check_producer(name: str, api: str) -> None:
+    if name == "base_sequence" or api not in NAMING_PRODUCERS:
+        raise RuleError(f"match.{name}: only {BATCH_API} carries batches, and match.api is {api}")
+
+
 def check_api(match: Match) -> None:
     """Raises `RuleError` for an API that is not served, or that lacks something else being matched."""
     api = match.api
@@ -75,9 +89,12 @@ def check_api(match: Match) -> None:
         raise RuleError(f"match.api takes one of {', '.join(sorted(APIS))}; not {api!r}")
     for name in match.given:
         if name in BATCH_FIELDS and api != BATCH_API:
-            raise RuleError(
-                f"match.{name}: only {BATCH_API} carries batches, and match.api is {api}"
-            )
+            _check_producer(name, api)
+        for field, apis in _TRANSACTIONS_OF.items():
+            if name == field and api not in apis:
+                raise RuleError(
+                    f"match.{field} takes match.api: {', '.join(sorted(apis))}; not {api!r}"
+                )
         if name == "topic" and _names(api) is Names.NOTHING:
             raise RuleError(f"match.topic: {api} requests name no topics")
         if name == "partition" and _names(api) is not Names.PARTITIONS:

@@ -17,7 +17,7 @@ from echoless.broker.handlers.apis import declared
 from echoless.broker.handlers.group_answers import translated, with_rows
 from echoless.broker.handlers.permits import may, rights_of
 from echoless.broker.handlers.refusals import Refusal
-from echoless.broker.handlers.served import Served
+from echoless.broker.handlers.served import Names, Served
 from echoless.broker.handlers.transaction_rows import (
     EPOCH_BUMP_VERSION,
     PARTITIONS_MAX,
@@ -176,4 +176,4 @@ def refuse(refusal: Refusal, _services: Services) -> Answer:
     return _all(request.body.v3_and_below_topics, code)
 
 
-SERVED = Served(API, handle, refuse, permit=permits.asked_by_handler)
+SERVED = Served(API, handle, refuse, Names.PARTITIONS, permit=permits.asked_by_handler)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from echoless.broker.handlers.apis import declared
 from echoless.broker.handlers.permits import denied
 from echoless.broker.handlers.refusals import Refusal
-from echoless.broker.handlers.served import Served
+from echoless.broker.handlers.served import Names, Served
 from echoless.broker.network.denial import Denial
 from echoless.broker.network.request import Answer, Request
 from echoless.broker.records.markers import NO_STATE_PARTITION
@@ -114,4 +114,4 @@ def permit(_request: Request, rights: Rights, _services: Services) -> Denial | N
     return None if rights.may_with_cluster(AclOperation.CLUSTER_ACTION) else _DENIAL
 
 
-SERVED = Served(API, handle, refuse, permit=permit)
+SERVED = Served(API, handle, refuse, Names.PARTITIONS, permit=permit)

@@ -88,4 +88,5 @@ def to_marker(of_one: Sequence[PendingMarker]) -> TransactionMarker:
         coordinator_epoch=source.coordinator_epoch,
         client_version=markers.client_version,
         partitions=tuple([one.partition for one in of_one]),
+        transactional_id=source.transactional_id,
     )

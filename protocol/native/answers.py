@@ -36,8 +36,9 @@ class Answer:
             raise self._wrong(name, f"an integer from {least} to {most}", value)
         return value
 
-    def text(self, name: str) -> str:
-        value = self._fields.get(name)
+    def text(self, name: str, default: str | None = None) -> str:
+        """A text; `default` is what stands for a missing one."""
+        value = self._fields.get(name, default)
         if not isinstance(value, str):
             raise self._wrong(name, "a text", value)
         return value

@@ -138,6 +138,8 @@ class TransactionMarker(NamedTuple):
     client_version: int
     """The generation of the protocol in which the end was asked for: 0, or 2 (KIP-890)."""
     partitions: tuple[TransactionPartition, ...]
+    transactional_id: str = ""
+    """The id whose transaction ends, for what is shown and for fault rules alone; empty if a tool ends it."""
 
     @classmethod
     def read(cls, index: int, entry: object) -> TransactionMarker:
@@ -152,6 +154,7 @@ class TransactionMarker(NamedTuple):
             fields.integer("coordinator_epoch", most=INT32_MAX),
             fields.integer("client_version", most=_INT16_MAX),
             _read_partitions(fields),
+            fields.text("transactional_id", ""),
         )
 
     def to_entry(self) -> dict[str, Any]:
