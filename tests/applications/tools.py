@@ -1,4 +1,4 @@
-"""Gets Kafka Connect, Kafka Streams and Kafka's tools from Maven Central into .cache, for tests/toolchain.py."""
+"""Gets Kafka Connect, Kafka Streams, Flink and Kafka's tools from Maven Central into .cache, for tests/toolchain.py."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ _HERE: Final = Path(__file__).parent
 _CACHE: Final = _HERE.parents[1] / ".cache"
 JARS: Final = _CACHE / "applications"
 STREAMS_4_JARS: Final = _CACHE / "streams-4"
+FLINK_JARS: Final = _CACHE / "flink"
 
 
 def _sources(project: Path) -> str:
@@ -55,4 +56,5 @@ TOOLS: Final = (
         _HERE / "streams-4",
         STREAMS_4_JARS,
     ),
+    _built("flink", "Apache Flink's exactly-once sink", _HERE / "flink", FLINK_JARS),
 )

@@ -25,8 +25,10 @@ def fill(bootstrap: str, *, replicas: int = 1) -> list[bytes]:
     return values
 
 
-def read_all(bootstrap: str, isolation: str) -> list[bytes]:
-    """The records of the outputs, up to their ends."""
+def read_all(
+    bootstrap: str, isolation: str, topic: str = OUTPUTS, partitions: int = PARTITIONS
+) -> list[bytes]:
+    """The records of the outputs, or of another topic, up to its ends."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -36,10 +38,10 @@ def read_all(bootstrap: str, isolation: str) -> list[bytes]:
             "log_level": 0,
         }
     )
-    consumer.assign([TopicPartition(OUTPUTS, index, 0) for index in range(PARTITIONS)])
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
     found: list[bytes] = []
     ended: set[int] = set()
-    while len(ended) < PARTITIONS:
+    while len(ended) < partitions:
         one = consumer.poll(WITHIN_S)
         assert one is not None, f"{len(ended)} partitions were read to their end"
         if one.error() is None:
