@@ -278,6 +278,7 @@ def _new_transactions(broker: Broker) -> TransactionService:
         new_sender=partial(_new_marker_sender, broker),
         new_door=partial(_new_coordinator_door, broker),
         version=lambda: broker.features.transaction_version,
+        note=broker.decisions.record_transaction,
     )
 
 

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from echoless.broker.network.request import ANONYMOUS
 from echoless.cli.output import console
+from echoless.diagram.transaction_wording import places_text
 
 Event = Mapping[str, Any]
 
@@ -49,6 +50,9 @@ _STYLES: Final = {
     "duplicate": "yellow",
     "divergent_duplicate": "bold yellow",
     "reject": "bold red",
+    "refuse": "bold red",
+    "time_out": "bold yellow",
+    "fence": "bold yellow",
     "fault": "magenta",
 }
 
@@ -104,6 +108,8 @@ def _cells(event: Event) -> list[Text]:
             return _decision(event)
         case "fault":
             return _fault(event)
+        case "transaction":
+            return _transaction(event)
         case _:
             words = f"{event['count']} events were lost: this reader was too slow"
             return [*map(Text, [""] * 5), Text("lost", style="bold red"), Text(""), Text(words)]
@@ -125,13 +131,29 @@ def _fault(event: Event) -> list[Text]:
     batches = event["batches"]
     batch = _batch(batches[0]) if batches else [Text(""), Text(""), Text("")]
     rest = f" and {len(batches) - 1} more batches" if len(batches) > 1 else ""
-    words = f"{event['action'].replace('_', ' ')} ({event['rule']}) {event['api']}{rest}"
+    about = f" {event['about']}" if event.get("about") else ""
+    words = f"{event['action'].replace('_', ' ')} ({event['rule']}) {event['api']}{about}{rest}"
     return [
         *_origin(event),
         *batch,
         Text("fault", style=_STYLES["fault"]),
         Text(""),
         Text(words.rstrip(), style=_STYLES["fault"]),
+    ]
+
+
+def _transaction(event: Event) -> list[Text]:
+    step, places = event["step"], places_text(event)
+    words = [event["transactional_id"], event["result"] if step not in ("commit", "abort") else ""]
+    words += [f"{event['error']}: {event['api']}" if event["error"] else "", event["reason"]]
+    return [
+        *_origin(event),
+        Text(f"{event['producer_id']}:{event['producer_epoch']}"),
+        Text(places),
+        Text(""),
+        Text(step.replace("_", " "), style=_STYLES.get(step, "cyan")),
+        Text("" if event["base_offset"] < 0 else str(event["base_offset"])),
+        Text(" ".join(word for word in words if word)),
     ]
 
 

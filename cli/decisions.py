@@ -36,7 +36,10 @@ def decisions(
         bool, typer.Option("--json", help="Print one JSON object a line instead of a table.")
     ] = False,
 ) -> None:
-    """Show each batch with its verdict, the reason and the window against which it was judged."""
+    """Show each batch with its verdict, the reason and the window against which it was judged.
+
+    Steps of transactions (begin, commit, markers, fences) and hits of fault rules are between them.
+    """
     selection: dict[str, Any] = {"producer_id": producer_id, "topic": topic, "partition": partition}
     show = _print_lines if as_json else print_growing_table
     with admin_port(admin) as port:
@@ -55,6 +58,7 @@ def _latest(port: Admin, last: int, selection: Mapping[str, Any]) -> Iterable[di
     answer = port.get("/decisions", n=max(last, 1), **selection)
     events = [{"event": "decision", **one} for one in answer["decisions"]]
     events += [{"event": "fault", **one} for one in answer["faults"]]
+    events += [{"event": "transaction", **one} for one in answer.get("transactions", [])]
     events.sort(key=lambda event: int(event["number"]))
     return events[len(events) - min(last, len(events)) :]
 

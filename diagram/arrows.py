@@ -16,6 +16,7 @@ from echoless.diagram.wording import (
     is_success,
     place_text,
     range_text,
+    request_text,
 )
 
 _LABELS_MAX: Final = 3
@@ -62,6 +63,8 @@ def draw_answer(canvas: Canvas, exchange: RoundTrip, ends: Ends, y: float) -> No
 
 def request_label_width(exchange: RoundTrip, diagram: Diagram) -> float:
     """Width of the text above the request's arrow."""
+    if not exchange.sent:
+        return text_width(request_text(exchange))
     widths = [_sent_width(one, diagram) for one in exchange.sent[:_LABELS_MAX]]
     rest = len(exchange.sent) - _LABELS_MAX
     if rest > 0:
@@ -73,7 +76,7 @@ def _draw_request_label(
     canvas: Canvas, exchange: RoundTrip, diagram: Diagram, middle: float, y: float
 ) -> None:
     if not exchange.sent:
-        canvas.text(middle, y + 14, exchange.api, "over", anchor="middle")
+        canvas.text(middle, y + 14, request_text(exchange), "over", anchor="middle")
         return
     x = middle - request_label_width(exchange, diagram) / 2
     for sent in exchange.sent[:_LABELS_MAX]:

@@ -21,12 +21,14 @@ from echoless.diagram.steps import (
     Sent,
     Step,
 )
+from echoless.diagram.transaction_wording import call_verdict_text
 from echoless.diagram.wording import (
     answer_text,
     fate_text,
     folded_text,
     has_answer,
     range_text,
+    request_text,
     sent_text,
     verdict_text,
 )
@@ -72,7 +74,8 @@ def _step(step: Step, diagram: Diagram) -> Iterator[str]:
 def _exchange(exchange: RoundTrip, diagram: Diagram) -> Iterator[str]:
     producer, broker = f"P{exchange.producer}", f"B{exchange.broker}"
     fate = _safe(fate_text(exchange))
-    request = ", ".join(_safe(sent_text(one, diagram)) for one in exchange.sent) or exchange.api
+    request = ", ".join(_safe(sent_text(one, diagram)) for one in exchange.sent)
+    request = request or _safe(request_text(exchange))
     if exchange.request is not Fate.ARRIVED:
         yield f"{producer}-x{broker}: {request}: {fate}"
         return
@@ -80,6 +83,8 @@ def _exchange(exchange: RoundTrip, diagram: Diagram) -> Iterator[str]:
     for one in exchange.sent:
         if one.verdict is not BatchVerdict.NOT_JUDGED:
             yield f"Note right of {broker}: {_verdict(one, is_named=len(exchange.sent) > 1)}"
+    if exchange.call is not None:
+        yield f"Note right of {broker}: {_safe(call_verdict_text(exchange.call))}"
     if has_answer(exchange):
         is_lost = exchange.response is not Fate.ARRIVED
         answer = ", ".join(text for text in (answer_text(exchange), fate) if text)

@@ -13,7 +13,7 @@ from typing import Final
 
 from echoless.diagram.letters import Letters
 from echoless.diagram.lives import Connection, Event, connection_of, with_lives
-from echoless.diagram.producer_lines import ProducerLines, is_request
+from echoless.diagram.producer_lines import BETWEEN_BROKERS, ProducerLines, is_request
 from echoless.diagram.steps import (
     AppendedBatch,
     BatchVerdict,
@@ -26,7 +26,9 @@ from echoless.diagram.steps import (
     RoundTrip,
     Sent,
     Step,
+    TransactionCall,
 )
+from echoless.diagram.transaction_wording import own_step_text, places_text
 from echoless.diagram.wording import fault_text
 
 _UNKNOWN_CORRELATION: Final = 0
@@ -70,6 +72,8 @@ class _Builder:
                 self._note(event)
             elif event["event"] == "decision":
                 self._decide(event)
+            elif event["event"] == "transaction":
+                self._call(event)
             else:
                 self._hit(event)
         return Diagram(
@@ -106,11 +110,26 @@ class _Builder:
             self._letters.store(batch)
             self._stored.append(AppendedBatch(sent.letter, batch, sent.base_offset))
 
+    def _call(self, event: Event) -> None:
+        """A client's request about a transaction; a fault may have made its exchange already."""
+        exchange = self._latest.get(_key(event))
+        if exchange is None or exchange.sent or exchange.call is not None:
+            exchange = self._begin(event, event["api"])
+        exchange.call = TransactionCall(
+            event["step"],
+            event["transactional_id"],
+            places_text(event),
+            event["producer_epoch"],
+            event["error"] or "",
+            event["reason"],
+        )
+
     def _hit(self, event: Event) -> None:
         batches = [_batch(batch) for batch in event["batches"]]
         exchange = self._latest.get(_key(event))
         if exchange is None or not _takes_fault(exchange, batches):
             exchange = self._begin(event, event["api"])
+            exchange.about = event.get("about", "")
             for batch in batches:
                 self._send(exchange, batch)
         action = event["action"]
@@ -124,7 +143,7 @@ class _Builder:
 
     def _note(self, event: Event) -> None:
         is_fault = event["event"] == "fault"
-        text = fault_text(_fault(event)) if is_fault else _said(event)
+        text = _faulted(event) if is_fault else _said(event)
         self._steps.append(
             Remark(
                 time_ms=event.get("time_ms", self._steps[-1].time_ms if self._steps else 0),
@@ -192,7 +211,19 @@ def _batch(event: Event) -> NumberedBatch:
     return NumberedBatch(*(event[field] for field in NumberedBatch._fields))
 
 
+def _faulted(event: Event) -> str:
+    """A fault that no client's request has met."""
+    text, about = fault_text(_fault(event)), event.get("about")
+    api = event["api"]
+    if api not in BETWEEN_BROKERS:
+        return text
+    what = "marker" if api == "write_markers" else "question of a leader"
+    return f"{what} {about}: {text}" if about else f"{what}: {text}"
+
+
 def _said(event: Event) -> str:
+    if event["event"] == "transaction":
+        return own_step_text(event)
     if event["event"] == "lost":
         return f"{event['count']} events were not recorded: the reader was too slow"
     return str(event["text"])

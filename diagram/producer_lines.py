@@ -19,6 +19,8 @@ _Identity = tuple[str, int, str]
 """Client id (or address), producer id and principal; -1 for a request without a producer id."""
 
 NO_PRODUCER: Final = -1
+BETWEEN_BROKERS: Final = frozenset({"write_markers", "add_or_verify", "find_transactions"})
+"""Messages about transactions that no client sends."""
 _ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of a client that has not authenticated, which is not shown."""
 
@@ -52,8 +54,16 @@ class ProducerLines:
 
 
 def is_request(event: Event) -> bool:
-    """Whether the event is about a request: a decision, or a fault that hit one."""
-    return event["event"] == "decision" or (event["event"] == "fault" and bool(event["api"]))
+    """Whether the event is about a client's request: a decision, a step of a transaction, or a fault that hit one."""
+    match event["event"]:
+        case "decision":
+            return True
+        case "fault":
+            return bool(event["api"]) and event["api"] not in BETWEEN_BROKERS
+        case "transaction":
+            return bool(event["connection_id"])
+        case _:
+            return False
 
 
 def _identities(requests: Sequence[Event]) -> dict[Connection, _Identity]:
@@ -71,6 +81,8 @@ def _taking_turns(requests: Sequence[Event]) -> set[_Identity]:
     left: set[tuple[_Identity, Connection]] = set()
     found = set()
     for event in requests:
+        if event["event"] == "transaction":
+            continue  # a client has a connection of its own to a coordinator
         identity, connection = _identity(event), connection_of(event)
         if (identity, connection) in left:
             found.add(identity)

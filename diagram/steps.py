@@ -77,6 +77,20 @@ class Fate(Enum):
     """The connection closed, before the message or within it."""
 
 
+class TransactionCall(NamedTuple):
+    """A request about a transaction, and what became of it."""
+
+    step: str
+    """The name of the step in `/decisions`: `begin`, `commit`, `refuse`."""
+    transactional_id: str
+    places: str
+    """The partitions: `orders-0, orders-1`."""
+    producer_epoch: int
+    error: str
+    """The error's name, or empty."""
+    reason: str
+
+
 @dataclass(slots=True, kw_only=True)
 class RoundTrip:
     """A request and its answer."""
@@ -90,6 +104,10 @@ class RoundTrip:
     faults: list[Fault]
     request: Fate = Fate.ARRIVED
     response: Fate = Fate.ARRIVED
+    about: str = ""
+    """The transaction that a request without batches is about, as a fault names it."""
+    call: TransactionCall | None = None
+    """What became of a request about a transaction; None if it was never judged."""
     is_behind_a_loss: bool = False
     """Whether the answer waits for ever for one that was lost on the same connection."""
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from echoless.diagram.steps import BatchVerdict, Diagram, Fate, Folded, RoundTrip, Sent, Step
+from echoless.diagram.transaction_wording import call_verdict_text
 from echoless.diagram.wording import (
     answer_text,
     fate_text,
     folded_text,
     has_answer,
+    request_text,
     sent_text,
     verdict_text,
 )
@@ -44,13 +46,16 @@ def _exchange(exchange: RoundTrip, diagram: Diagram) -> Iterator[str]:
     producer = diagram.producers[exchange.producer].name
     broker = diagram.brokers[exchange.broker].name
     is_lost = exchange.request is not Fate.ARRIVED
-    request = ", ".join(sent_text(one, diagram) for one in exchange.sent) or exchange.api
+    request = ", ".join(sent_text(one, diagram) for one in exchange.sent)
+    request = request or request_text(exchange)
     fate = fate_text(exchange)
     sign = "--X" if is_lost else "-->"
     yield f"{producer} {sign} {broker}: {_with(request, fate if is_lost else '')}"
     for sent in exchange.sent:
         if sent.verdict is not BatchVerdict.NOT_JUDGED:
             yield f"    {sent.letter} {verdict_text(sent)}{_details(sent)}"
+    if exchange.call is not None:
+        yield f"    {call_verdict_text(exchange.call)} {exchange.call.error}".rstrip()
     if exchange.response is not Fate.ARRIVED and has_answer(exchange):
         yield f"{producer} X-- {broker}: {_with(answer_text(exchange), fate)}"
     elif fate and not is_lost:

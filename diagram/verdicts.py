@@ -7,6 +7,7 @@ from typing import Final
 from echoless.diagram.canvas import Canvas, text_width
 from echoless.diagram.pills import draw_badge, draw_window
 from echoless.diagram.steps import BatchVerdict, RoundTrip, Sent
+from echoless.diagram.transaction_wording import call_verdict_text
 from echoless.diagram.wording import is_old_repeat, verdict_text
 
 SHOWN_MAX: Final = 6
@@ -18,6 +19,13 @@ _SPACE: Final = 6
 
 def draw_verdicts(canvas: Canvas, exchange: RoundTrip, x: float, y: float) -> None:
     """Draws them one below the other, from the middle of the first line at `y`."""
+    if exchange.call is not None:
+        kind = "refused" if exchange.call.error else "stored"
+        text = call_verdict_text(exchange.call)
+        canvas.dot(x, y, 4, kind)
+        canvas.text(x + 12, y + 4, text, f"verdict {kind}")
+        canvas.reach(x + 12 + text_width(text))
+        return
     judged = _judged(exchange)
     for sent in judged[:SHOWN_MAX]:
         _draw_verdict(canvas, sent, x, y, is_named=len(exchange.sent) > 1)
@@ -28,6 +36,8 @@ def draw_verdicts(canvas: Canvas, exchange: RoundTrip, x: float, y: float) -> No
 
 def verdicts_height(exchange: RoundTrip) -> float:
     """Height of everything that `draw_verdicts` shows."""
+    if exchange.call is not None:
+        return _LINE
     judged = _judged(exchange)
     more = _LINE if len(judged) > SHOWN_MAX else 0
     return sum(_height(sent) for sent in judged[:SHOWN_MAX]) + more

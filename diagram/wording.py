@@ -14,6 +14,7 @@ from echoless.diagram.steps import (
     Sent,
     Step,
 )
+from echoless.diagram.transaction_wording import call_answer_text, call_text
 from echoless.protocol.errors import ErrorCode
 
 _ACTIONS: Final = {
@@ -114,6 +115,8 @@ def answer_text(exchange: RoundTrip) -> str:
     if len(exchange.sent) > 1:
         refused = sum(one.verdict is BatchVerdict.REJECTED for one in exchange.sent)
         return f"{refused} of {len(exchange.sent)} refused" if refused else "all stored"
+    if exchange.call is not None:
+        return call_answer_text(exchange.call)
     if not exchange.sent or exchange.sent[0].verdict is BatchVerdict.NOT_JUDGED:
         return ""
     sent = exchange.sent[0]
@@ -130,6 +133,7 @@ def is_success(exchange: RoundTrip) -> bool:
     """Whether the answer says that everything is stored."""
     actions = {fault.action for fault in exchange.faults}
     refused = any(one.error and not is_old_repeat(one) for one in exchange.sent)
+    refused = refused or (exchange.call is not None and bool(exchange.call.error))
     return not refused and not actions & _ERRORS
 
 
@@ -149,6 +153,13 @@ def has_answer(exchange: RoundTrip) -> bool:
     return exchange.request is Fate.ARRIVED and (
         bool(answer_text(exchange)) or exchange.response is not Fate.ARRIVED
     )
+
+
+def request_text(exchange: RoundTrip) -> str:
+    """A request without batches, above its arrow."""
+    if exchange.call is not None:
+        return call_text(exchange.api, exchange.call)
+    return f"{exchange.api} {exchange.about}".rstrip()
 
 
 def place_text(sent: Sent, diagram: Diagram) -> str:

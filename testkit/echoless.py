@@ -107,6 +107,7 @@ class Echoless:
         answer = self.admin.get("/decisions", n=_EVENTS_MAX, **selection)
         events = [{"event": "decision", **one} for one in answer["decisions"]]
         events += [{"event": "fault", **one} for one in answer["faults"]]
+        events += [{"event": "transaction", **one} for one in answer.get("transactions", [])]
         events.sort(key=lambda event: int(event["number"]))
         return [event for event in events if event["time_ms"] >= self._from_ms]
 

@@ -116,7 +116,8 @@ class Recorder:
             answer = stream.port.get("/decisions", n=1, **self._selection)
         except AdminError:
             return 0
-        return max((event["number"] for event in answer["decisions"] + answer["faults"]), default=0)
+        events = answer["decisions"] + answer["faults"] + answer.get("transactions", [])
+        return max((event["number"] for event in events), default=0)
 
     def _take(self, event: Event | None) -> None:
         """Keeps an event; None says that a stream has ended."""

@@ -22,6 +22,7 @@ from echoless.broker.admin.console_files import is_console, wants_page
 from echoless.broker.admin.protocol import HttpProtocol
 from echoless.broker.admin.refusal import RefusalError
 from echoless.broker.authentication.admin_tokens import Role, Token, Tokens
+from echoless.broker.decisions.events import TransactionStep
 from echoless.broker.limited_log import LimitedLog
 from echoless.broker.network.request import ANONYMOUS, Peer
 from echoless.protocol.acl import AclOperation, ResourceType
@@ -110,7 +111,12 @@ class Caller:
         rights = self._rights
         if rights is None:
             return True
-        topics = {topic for _producer_id, topic, _partition in event.subjects()}
+        topics = {
+            topic for _producer_id, topic, _partition in event.subjects() if topic is not None
+        }
+        if isinstance(event, TransactionStep) and event.transactional_id:
+            may_see = self.may_describe_transactional_id(event.transactional_id)
+            return may_see and all(map(self.may_describe, topics))
         if not topics:
             return rights.may_with_cluster(AclOperation.DESCRIBE)
         return all(map(self.may_describe, topics))

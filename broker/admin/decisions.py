@@ -22,7 +22,12 @@ from aiohttp.client_exceptions import ClientConnectionError
 
 from echoless.broker.admin.answer import answer_rows
 from echoless.broker.admin.callers import Caller, caller_of
-from echoless.broker.admin.documents import decision_document, event_document, fault_document
+from echoless.broker.admin.documents import (
+    decision_document,
+    event_document,
+    fault_document,
+    transaction_step_document,
+)
 from echoless.broker.admin.peer_reading import ask_peer
 from echoless.broker.admin.query import read_choice, read_count, read_fact, read_selection
 from echoless.broker.admin.refusal import RefusalError
@@ -85,6 +90,9 @@ class DecisionPages:
             {
                 "decisions": map(decision_document, decisions.latest(count, selection)),
                 "faults": map(fault_document, decisions.latest_faults(count, selection)),
+                "transactions": map(
+                    transaction_step_document, decisions.latest_transactions(count, selection)
+                ),
             },
         )
 

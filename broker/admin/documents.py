@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Any
 from echoless.broker.admin.group_lags import GroupLags, by_group
 from echoless.broker.admin.view import BrokerView, PartitionView
 from echoless.broker.config.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
-from echoless.broker.decisions.events import BatchDecision, Event, FaultHit, Skipped
+from echoless.broker.decisions.events import (
+    BatchDecision,
+    Event,
+    FaultHit,
+    Skipped,
+    TransactionStep,
+)
 from echoless.protocol.dedup import BatchMetadata, ProducerEntry
+from echoless.protocol.errors import ErrorCode
 from echoless.storage.strays import Stray
 
 if TYPE_CHECKING:
@@ -190,10 +197,23 @@ def fault_document(hit: FaultHit) -> dict[str, Any]:
     return {**hit._asdict(), "batches": [batch._asdict() for batch in hit.batches]}
 
 
+def transaction_step_document(step: TransactionStep) -> dict[str, Any]:
+    """One step of a transaction: who has asked for what, and what became of it."""
+    document = step._asdict()
+    code = document.pop("error_code")
+    document["error"] = None if code is ErrorCode.NONE else code.name
+    document["partitions"] = [
+        {"topic": topic, "partition": index} for topic, index in step.partitions
+    ]
+    return document
+
+
 def event_document(event: Event) -> dict[str, Any]:
     """One line of the stream; its `event` field says what it is."""
     if isinstance(event, Skipped):
         return {"event": "skipped", "count": event.appends}
     if isinstance(event, FaultHit):
         return {"event": "fault", **fault_document(event)}
+    if isinstance(event, TransactionStep):
+        return {"event": "transaction", **transaction_step_document(event)}
     return {"event": "decision", **decision_document(event)}

@@ -2,7 +2,7 @@
 
 Produce reports every outcome here, so that `/metrics`, the log and `/decisions` cannot disagree.
 Memory is bounded: rings of `capacity` events, one for appended batches, one for the interesting
-rest and one for injected faults, so that a busy producer's appends never push out the one refusal
+rest, one for steps of transactions and one for injected faults, so that a busy producer's appends never push out the one refusal
 that someone is looking for. Each follower has a bounded queue (`stream.py`).
 
 A spurious 45 makes clients store records twice, so each one is counted, kept for `/decisions` and
@@ -28,6 +28,7 @@ from echoless.broker.decisions.events import (
     FaultHit,
     OutcomeFields,
     Skipped,
+    TransactionStep,
     Window,
 )
 from echoless.broker.decisions.pace import Pace
@@ -57,7 +58,7 @@ class Decisions:
 
     __slots__ = (
         *("_appended", "_faults", "_latest", "_metrics", "_number", "_others", "_pace"),
-        *("_streams", "_offered", "_unoffered"),
+        *("_streams", "_transactions", "_offered", "_unoffered"),
         "is_followed",
     )
 
@@ -67,6 +68,7 @@ class Decisions:
         self._appended: deque[OutcomeFields | BatchDecision] = deque(maxlen=capacity)
         self._others: deque[BatchDecision] = deque(maxlen=capacity)
         self._faults: deque[FaultHit] = deque(maxlen=capacity)
+        self._transactions: deque[TransactionStep] = deque(maxlen=capacity)
         self._latest: dict[int, OutcomeFields] = {}
         """The start of each producer's latest outcome, whatever became of the batch: who sent it, and where."""
         self._streams: tuple[DecisionStream, ...] = ()
@@ -143,6 +145,14 @@ class Decisions:
         self._faults.append(hit)
         self._tell(hit)
 
+    def record_transaction(self, step: TransactionStep) -> None:
+        """Keeps one step, numbered here in one sequence with the outcomes."""
+        self._number += 1
+        client_id = None if step.client_id is None else step.client_id[:CLIENT_ID_MAX]
+        step = step._replace(number=self._number, client_id=client_id)
+        self._transactions.append(step)
+        self._tell(step)
+
     # Looking back
 
     def latest(self, count: int, selection: Selection = EVERYTHING) -> list[BatchDecision]:
@@ -155,9 +165,16 @@ class Decisions:
         """At most `count` hits, the newest first."""
         return list(islice(filter(selection.includes, reversed(self._faults)), count))
 
+    def latest_transactions(
+        self, count: int, selection: Selection = EVERYTHING
+    ) -> list[TransactionStep]:
+        """At most `count` steps of transactions, the newest first."""
+        return list(islice(filter(selection.includes, reversed(self._transactions)), count))
+
     def latest_events(self, count: int, selection: Selection = EVERYTHING) -> list[Event]:
-        """At most `count` outcomes and hits, the newest last."""
+        """At most `count` outcomes, steps of transactions and hits, the newest last."""
         events: list[Event] = [*self.latest(count, selection)]
+        events += self.latest_transactions(count, selection)
         events += self.latest_faults(count, selection)
         return sorted(events, key=lambda event: event.number)[-count:]
 

@@ -1,4 +1,4 @@
-"""The events that a broker reports, in order: outcomes of batches, and hits of faults.
+"""The events that a broker reports, in order: outcomes of batches, steps of transactions, and hits of faults.
 
 Values only. `decisions.py` keeps them, `stream.py` passes them on.
 """
@@ -6,6 +6,7 @@ Values only. `decisions.py` keeps them, `stream.py` passes them on.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from echoless.protocol.errors import ErrorCode
@@ -16,8 +17,8 @@ DUPLICATE: Final = "duplicate"
 DIVERGENT_DUPLICATE: Final = "divergent_duplicate"
 REJECT: Final = "reject"
 
-Subject = tuple[int, str, int]
-"""Producer id, topic and partition of one batch that an event is about."""
+Subject = tuple[int, str | None, int | None]
+"""Producer id, topic and partition that an event is about; None: of any."""
 
 Window = tuple[tuple[int, int], ...]
 """First and last sequence of each remembered batch, oldest first."""
@@ -54,6 +55,65 @@ class BatchDecision(NamedTuple):
 
 OutcomeFields = tuple[int, int, str, int, BatchHeader, str | None, str, str, int, int, str, int]
 """The fields of an outcome that have no default."""
+
+
+class TransactionStepName(StrEnum):
+    """The steps of a transaction."""
+
+    SESSION = "session"
+    """An instance of the client begins, or goes on in another epoch."""
+    BEGIN = "begin"
+    """The first partitions are in the transaction."""
+    ADD = "add"
+    OFFSETS = "offsets"
+    """The positions of a group are part of the transaction."""
+    COMMIT = "commit"
+    ABORT = "abort"
+    """The end is decided, as its producer has asked for."""
+    TIME_OUT = "time_out"
+    FENCE = "fence"
+    """The coordinator aborts: it has been open for too long, or another session has begun."""
+    MARKER = "marker"
+    """The leader of partitions has written the end into their logs."""
+    COMPLETE = "complete"
+    """Every partition has its marker."""
+    REFUSE = "refuse"
+
+
+class TransactionStep(NamedTuple):
+    """One step of a transaction, as its coordinator sees it, or the leader of a partition."""
+
+    number: int
+    """Assigned by `record_transaction`, in one sequence with the outcomes."""
+    time_ms: int
+    step: TransactionStepName
+    transactional_id: str
+    """Empty if a tool has asked for it."""
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[tuple[str, int], ...] = ()
+    """Topics and partitions, the first ones of many."""
+    more: int = 0
+    """The number of further partitions."""
+    result: str = ""
+    """`commit` or `abort`."""
+    base_offset: int = -1
+    """The offset of a marker, if it is of one partition."""
+    error_code: ErrorCode = ErrorCode.NONE
+    reason: str = ""
+    api: str = ""
+    """The request that has asked for it; empty if none of a client has."""
+    client_id: str | None = None
+    address: str = ""
+    """The client's `host:port`; `broker 2` if that has asked."""
+    principal: str = ""
+    connection_id: int = 0
+    correlation_id: int = 0
+
+    def subjects(self) -> Sequence[Subject]:
+        if not self.partitions:
+            return ((self.producer_id, None, None),)
+        return [(self.producer_id, *place) for place in self.partitions]
 
 
 class FaultedBatch(NamedTuple):
@@ -108,4 +168,4 @@ class Skipped(NamedTuple):
         return ()
 
 
-Event = BatchDecision | FaultHit | Skipped
+Event = BatchDecision | FaultHit | TransactionStep | Skipped

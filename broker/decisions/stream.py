@@ -33,7 +33,7 @@ class Selection(NamedTuple):
 
     def _picks(self, subject: Subject) -> bool:
         return all(
-            wanted is None or wanted == found
+            wanted is None or found is None or wanted == found
             for wanted, found in zip(self[: len(subject)], subject, strict=True)
         )
 

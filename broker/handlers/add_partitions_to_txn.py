@@ -18,6 +18,7 @@ from echoless.broker.handlers.group_answers import translated, with_rows
 from echoless.broker.handlers.permits import may, rights_of
 from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.served import Names, Served
+from echoless.broker.handlers.transaction_notes import note_answer
 from echoless.broker.handlers.transaction_rows import (
     EPOCH_BUMP_VERSION,
     PARTITIONS_MAX,
@@ -71,6 +72,7 @@ def handle(request: Request, services: Services) -> Outcome:
     )
 
     def fields(answer: TransactionAnswer) -> dict[str, Any]:
+        note_answer(services, request, transactional_id, asked, answer)
         code = code_of_version(answer.error_code, request.version, fenced_from=_FENCED_FROM)
         return _all(topics, code)
 

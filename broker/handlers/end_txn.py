@@ -13,6 +13,7 @@ from echoless.broker.handlers.group_answers import translated
 from echoless.broker.handlers.permits import denied
 from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.served import Served
+from echoless.broker.handlers.transaction_notes import note_answer
 from echoless.broker.handlers.transaction_rows import EPOCH_BUMP_VERSION, code_of_version
 from echoless.broker.network.denial import Denial
 from echoless.broker.network.request import Answer, Outcome, Request
@@ -42,6 +43,7 @@ def handle(request: Request, services: Services) -> Outcome:
     )
 
     def fields(answer: TransactionAnswer) -> dict[str, Any]:
+        note_answer(services, request, body.transactional_id, asked, answer)
         code = code_of_version(
             answer.error_code, version, fenced_from=_FENCED_FROM, abortable_from=_ABORTABLE_FROM
         )

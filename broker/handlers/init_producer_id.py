@@ -63,17 +63,20 @@ def _init_transactional_id(
     if not services.features.transaction_version:
         return _answer(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     from echoless.broker.handlers.group_answers import packed
+    from echoless.broker.handlers.transaction_notes import note_answer
     from echoless.broker.handlers.transaction_rows import code_of_version
     from echoless.coordinators.transactions.requests import InitTransactionalId
 
-    assert body.transactional_id is not None
+    name = body.transactional_id
+    assert name is not None
     asked = InitTransactionalId(body.timeout_ms, body.producer_id, body.producer_epoch)
 
     def pack(answer: TransactionAnswer) -> bytes:
+        note_answer(services, request, name, asked, answer)
         code = code_of_version(answer.error_code, request.version, fenced_from=_FENCED_FROM)
         return _answer(request, code, answer.producer_id, answer.producer_epoch)
 
-    return packed(services.transactions.ask(body.transactional_id, asked), pack)
+    return packed(services.transactions.ask(name, asked), pack)
 
 
 def next_producer_id(services: Services, peer: Peer) -> int | Awaitable[int]:

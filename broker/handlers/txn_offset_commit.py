@@ -30,6 +30,7 @@ from echoless.broker.handlers.merged_responses import Rows
 from echoless.broker.handlers.permits import denied
 from echoless.broker.handlers.refusals import Refusal, refused_partitions
 from echoless.broker.handlers.served import Names, Served
+from echoless.broker.handlers.transaction_notes import note_offsets
 from echoless.broker.handlers.transaction_rows import code_of_version
 from echoless.broker.network.denial import Denial
 from echoless.broker.network.order import LanePlace
@@ -146,6 +147,8 @@ async def _handle(place: LanePlace, request: Request, services: Services) -> Ans
                 answered = OffsetCommitAnswer((error.code,) * len(partitions))
     answer: Any = await answered if isinstance(answered, Awaitable) else answered
     codes = () if answer is None else answer.error_codes
+    if codes:
+        note_offsets(services, request, body, codes)
     if len(codes) <= ROWS_PER_TURN:
         return judged.fields(codes, version)
     return await for_client(host, partial(judged.fields, codes, version))

@@ -26,6 +26,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from echoless.broker.config.internal_topics import CONSUMER_OFFSETS
+from echoless.broker.decisions.transaction_steps import marker_step
 from echoless.broker.network.turns import work_in_turns
 from echoless.broker.partitions.partition import Partition
 from echoless.broker.records.acknowledgement import AwaitedAcknowledgement, is_unacknowledged
@@ -96,6 +97,29 @@ class MarkerWriter:
                 else:
                     outcomes.append(self._append(marker, partition))
                 yield
+            self._note(marker, outcomes)
+
+    def _note(self, marker: TransactionMarker, outcomes: Sequence[_Outcome]) -> None:
+        """Notes for each code the partitions that have it."""
+        by_code: dict[ErrorCode, list[int]] = {}
+        for place, one in enumerate(outcomes):
+            code = ErrorCode.NONE if isinstance(one, StoredBatch) else one.error_code
+            by_code.setdefault(code, []).append(place)
+        for code, places in by_code.items():
+            first, base_offset = outcomes[places[0]], -1
+            if len(places) == 1 and isinstance(first, StoredBatch):
+                base_offset = first.next_offset - 1
+            self._parts.decisions.record_transaction(
+                marker_step(
+                    marker.transactional_id,
+                    (marker.producer_id, marker.producer_epoch),
+                    [marker.partitions[place] for place in places],
+                    self._parts.clock.wall_ms(),
+                    is_commit=marker.is_commit,
+                    base_offset=base_offset,
+                    error_code=code,
+                )
+            )
 
     def _is_outdated(self, marker: TransactionMarker) -> bool:
         """Whether another broker has become the coordinator since."""

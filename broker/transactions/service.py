@@ -19,6 +19,7 @@ from echoless.broker.state_topics.topic import StateTopic
 from echoless.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from echoless.broker.decisions.events import TransactionStep
     from echoless.broker.state_topics.append_parts import AppendParts
     from echoless.broker.state_topics.held_requests import Answered
     from echoless.broker.transactions.coordinator_door import CoordinatorDoor
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from echoless.broker.transactions.shard import TransactionShard
     from echoless.coordinators.transactions.answers import TransactionAnswer
     from echoless.coordinators.transactions.coordinator import TransactionCoordinator
-    from echoless.coordinators.transactions.requests import TransactionRequest
+    from echoless.coordinators.transactions.requests import AddPartitions, TransactionRequest
     from echoless.coordinators.transactions.state import TransactionalIdState
     from echoless.protocol.native.find_transactions import TransactionsFound
     from echoless.protocol.native.transactions import TransactionAnswered, TransactionAsk
@@ -47,11 +48,13 @@ class TransactionService(Shards["TransactionShard"]):
         new_sender: Callable[[], MarkerSender],
         new_door: Callable[[], CoordinatorDoor],
         version: Callable[[], int],
+        note: Callable[[TransactionStep], None],
     ) -> None:
         """`newest_connection`: a number above those of all connections so far; `version`: the generation that all brokers serve.
 
         `next_producer_id` raises `KafkaError` or `ProducerIdBlockError` if there is none. `new_sender` is called with the first shard,
-        `new_door` with the first batch of a transaction on a partition of this broker.
+        `new_door` with the first batch of a transaction on a partition of this broker, `note` with each step of a transaction
+        that no client's request has asked for.
         """
         super().__init__(topic)
         self._config = config
@@ -61,6 +64,7 @@ class TransactionService(Shards["TransactionShard"]):
         self._new_sender = new_sender
         self._new_door = new_door
         self._version = version
+        self._note = note
         self._markers: MarkerSender | None = None
         self._door: CoordinatorDoor | None = None
 
@@ -83,10 +87,24 @@ class TransactionService(Shards["TransactionShard"]):
     async def answer(self, ask: TransactionAsk) -> TransactionAnswered:
         """Answers a leader, of this broker or of another: adds partitions to a transaction, or looks at it."""
         from echoless.broker.transactions.leaders_question import answered_to_leader, request_of
+        from echoless.coordinators.transactions.requests import AddPartitions
 
-        answered = self.ask(ask.transactional_id, request_of(ask))
+        request = request_of(ask)
+        answered = self.ask(ask.transactional_id, request)
         answer = await answered if isinstance(answered, Awaitable) else answered
+        if isinstance(request, AddPartitions):
+            self._note_added(ask.transactional_id, request, answer)
         return answered_to_leader(ask, answer)
+
+    def _note_added(
+        self, transactional_id: str, request: AddPartitions, answer: TransactionAnswer
+    ) -> None:
+        from echoless.broker.transactions.noted import named_step
+
+        state = self.look_at(transactional_id)
+        value = None if isinstance(state, ErrorCode) else state.value
+        step = named_step(request, answer, value, self._appends.wall_ms())
+        self._note(step._replace(transactional_id=transactional_id, api="add_or_verify"))
 
     def ask_coordinator(self, ask: TransactionAsk) -> asyncio.Future[TransactionAnswered]:
         """Asks the id's coordinator, wherever it is, for a partition that this broker leads. The future never raises."""
@@ -168,6 +186,7 @@ class TransactionService(Shards["TransactionShard"]):
             self._newest_connection,
             self._next_producer_id,
             self._markers,
+            self._note,
         )
         return TransactionShard(partition, parts)
 

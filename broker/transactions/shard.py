@@ -15,6 +15,8 @@ from echoless.broker.state_topics.append_parts import AppendParts
 from echoless.broker.state_topics.shard import Shard
 from echoless.broker.state_topics.shard_state import ShardState
 from echoless.broker.transactions.marker_queue import MarkerSource
+from echoless.broker.transactions.noted import own_step
+from echoless.coordinators.events import AppendCommitted
 from echoless.coordinators.transactions.answers import TransactionAnswer
 from echoless.coordinators.transactions.coordinator import (
     IdRequest,
@@ -30,6 +32,7 @@ from echoless.coordinators.transactions.events import MarkerAnswered, PartitionD
 from echoless.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from echoless.broker.decisions.events import TransactionStep
     from echoless.broker.transactions.marker_sender import MarkerSender
 
 limited: Final = LimitedLog(logging.getLogger(__name__))
@@ -50,6 +53,8 @@ class TransactionShardParts(NamedTuple):
     next_producer_id: Callable[[], Awaitable[int]]
     """Raises `KafkaError` while there is none, `ProducerIdBlockError` if there will never be one."""
     markers: MarkerSender
+    note: Callable[[TransactionStep], None]
+    """Notes what a coordinator does by itself."""
 
 
 class TransactionShard(Shard["TransactionCoordinator", IdRequest, TransactionAnswer]):
@@ -87,6 +92,21 @@ class TransactionShard(Shard["TransactionCoordinator", IdRequest, TransactionAns
 
     def name_in(self, request: IdRequest) -> str:
         return request.transactional_id
+
+    def step(self, event: Any) -> None:
+        """Has the coordinator process an event; notes what it has done by itself once that is committed."""
+        coordinator = self._coordinator
+        if type(event) is not AppendCommitted or coordinator is None:
+            super().step(event)
+            return
+        name = coordinator.stored_by(event.token)
+        before = coordinator[name]
+        super().step(event)
+        after = coordinator[name]
+        if after is not None and after is not before:
+            noted = own_step(name, before, after, self.parts.wall_ms())
+            if noted is not None:
+                self._shared.note(noted)
 
     def perform_own(self, effect: SendIdMarkers | CloseConnection | NeedProducerIds) -> None:
         match effect:

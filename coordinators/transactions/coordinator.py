@@ -227,6 +227,10 @@ class TransactionCoordinator:
         """The last committed record of an id, None if it is not known."""
         return self._ids.get(transactional_id, _NOTHING).value
 
+    def stored_by(self, token: int) -> str:
+        """The id whose record was appended with this token, and is neither committed nor refused."""
+        return self._storing[token]
+
     def state_of(self, transactional_id: str) -> TransactionalIdState | None:
         """The state of an id; None if it is not known."""
         state = self._ids.get(transactional_id, _NOTHING)

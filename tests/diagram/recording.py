@@ -54,6 +54,15 @@ class Recording:
         fields = {"rule": "rule-1", "action": action, "api": "produce", "batches": sent}
         self._tell("fault", {**fields, **more})
 
+    def step(self, step: str, **more: Any) -> None:
+        """A step of the transaction of `t1`, by a client's request unless `connection_id` is 0."""
+        more.setdefault("correlation_id", self._next())
+        identity = {key: self._batch[key] for key in ("producer_id", "producer_epoch")}
+        result = step if step in ("commit", "abort") else ""
+        nothing = {"partitions": [], "more": 0, "result": result, "base_offset": -1, "error": None}
+        fields = {"step": step, "transactional_id": "t1", **identity, **nothing, "reason": ""}
+        self._tell("transaction", {**fields, **more})
+
     def note(self, text: str) -> None:
         """Adds a note of the recorder."""
         self.events.append({"event": "note", "time_ms": self._time_ms(), "text": text})

@@ -15,7 +15,7 @@ from echoless.diagram.steps import (
     RoundTrip,
     WindowEntry,
 )
-from echoless.diagram.wording import answer_text, is_success
+from echoless.diagram.wording import answer_text, is_success, request_text
 from tests.diagram.recording import A, B, C, D, Recording
 
 
@@ -301,3 +301,61 @@ def test_short_runs_and_what_is_not_quiet_stay_whole() -> None:
     recording.refuse(D)
     steps = build_diagram([*_quiet_run(40), *recording.events]).steps
     assert sum(isinstance(step, RoundTrip) for step in fold(steps)[-3:]) == 3
+
+
+# --- transactions ---
+
+
+def test_a_request_about_a_transaction_is_an_exchange_of_its_producer() -> None:
+    """On the line of its batches, though a client has a connection of its own to its coordinator."""
+    recording = Recording()
+    recording.step("session", connection_id=9, api="init_producer_id")
+    recording.append(A)
+    recording.step("commit", connection_id=9, api="end_txn")
+    recording.append(B)
+    diagram = build_diagram(recording.events)
+    first, _, third, _ = _exchanges(diagram)
+    assert len(diagram.producers) == 1
+    assert [request_text(one) for one in (first, third)] == ["session t1", "commit t1 epoch 0"]
+    assert (answer_text(third), is_success(third)) == ("done", True)
+
+
+def test_the_answer_to_a_commit_is_lost_and_the_repetition_is_refused() -> None:
+    """The fault comes first, and what became of the request later, in the same exchange."""
+    recording = Recording()
+    recording.hit("drop_response", api="end_txn", about="t1 commit", connection_id=9)
+    recording.step("commit", connection_id=9, correlation_id=1, api="end_txn")
+    error = {"step": "refuse", "error": "PRODUCER_FENCED", "result": "commit"}
+    recording.step(**error, connection_id=9, api="end_txn")
+    lost, refused = _exchanges(build_diagram(recording.events))
+    assert (lost.response, request_text(lost)) == (Fate.LOST, "commit t1 epoch 0")
+    assert answer_text(refused) == "90 PRODUCER_FENCED"
+    assert not is_success(refused)
+
+
+def test_a_lost_request_about_a_transaction_says_which() -> None:
+    """No coordinator has ever seen it."""
+    recording = Recording()
+    recording.hit("drop_request", api="end_txn", about="t1 abort", connection_id=9)
+    (exchange,) = _exchanges(build_diagram(recording.events))
+    assert request_text(exchange) == "end_txn t1 abort"
+
+
+def test_what_brokers_do_by_themselves_is_a_remark() -> None:
+    """Markers, partitions that leaders add, timeouts; and faults of what brokers ask of each other."""
+    recording = Recording()
+    place = [{"topic": "orders", "partition": 0}]
+    nobody = {"connection_id": 0, "client_id": None, "api": ""}
+    recording.step("begin", partitions=place, more=2, **nobody)
+    recording.step("marker", result="abort", base_offset=7, partitions=place, **nobody)
+    recording.step("time_out", reason="open for longer than its timeout", **nobody)
+    recording.hit("freeze", api="write_markers", about="t1 abort orders-0", connection_id=0)
+    texts = [
+        step.text for step in build_diagram(recording.events).steps if isinstance(step, Remark)
+    ]
+    assert texts == [
+        "t1: begins with orders-0 and 2 more",
+        "t1: abort marker at offset 7, orders-0",
+        "t1: aborted by its coordinator, open for longer than its timeout",
+        "marker t1 abort orders-0: frozen (rule-1)",
+    ]

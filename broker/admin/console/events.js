@@ -13,12 +13,23 @@ export const OUTCOMES = {
   skipped: { word: "stored", sign: "⋯", kind: "note" },
   note: { word: "note", sign: "·", kind: "note" },
 };
+const STEPS = new Map([["session", "▸"], ["begin", "⊢"], ["add", "+"], ["offsets", "+"], ["commit", "✓"], ["abort", "✗"],
+  ["time_out", "⏱"], ["fence", "⊘"], ["marker", "⚑"], ["complete", "⊣"], ["refuse", "✕"]]);
+const stepped = new Map();
+
+/** How a step of a transaction is shown. */
+function outcomeOfStep(step) {
+  if (!STEPS.has(step)) return undefined;
+  if (!stepped.has(step)) stepped.set(step, { word: step === "refuse" ? "refused" : step.replace("_", " "), sign: STEPS.get(step), kind: step === "refuse" ? "refused" : "transaction" });
+  return stepped.get(step);
+}
 
 /** The outcomes of decisions; the others are events of their own. */
 const DECISIONS = new Set(["append", "duplicate", "divergent_duplicate", "reject"]);
 
 /** How an event is shown; undefined for a kind that this page does not know. */
 export const outcomeOf = (event) => {
+  if (event.event === "transaction") return outcomeOfStep(event.step);
   const isDecision = event.event === "decision";
   const name = isDecision ? event.decision : event.event;
   const isKnown = Object.hasOwn(OUTCOMES, name) && DECISIONS.has(name) === isDecision;
@@ -29,7 +40,7 @@ export const outcomeOf = (event) => {
 export class Events extends EventTarget {
   items = [];
   /** How many have come in all, by outcome; `lost` counts those that the broker could not deliver. */
-  counts = { total: 0, stored: 0, repeat: 0, divergent: 0, refused: 0, fault: 0, lost: 0 };
+  counts = { total: 0, stored: 0, repeat: 0, divergent: 0, refused: 0, transaction: 0, fault: 0, lost: 0 };
   #latest = new Map();
   #unknown = new Set();
 
@@ -56,7 +67,8 @@ export class Events extends EventTarget {
   /** Whether this page can show it: a newer broker may tell of more. Says once for each kind that it cannot. */
   #isKnown(event) {
     if (outcomeOf(event)) return true;
-    const kind = event.event === "decision" ? `${event.event} ${event.decision}` : `${event.event}`;
+    const part = { decision: event.decision, transaction: event.step }[event.event];
+    const kind = part === undefined ? `${event.event}` : `${event.event} ${part}`;
     if (!this.#unknown.has(kind)) {
       this.#unknown.add(kind);
       this.note(`events of the kind "${kind}" are not shown: this page does not know them. Load it again`);
@@ -101,7 +113,10 @@ export function reasonOf(event) {
       if (event.decision === "append") return `at offset ${event.base_offset}`;
       return event.error ? `${event.error}: ${event.reason}` : event.reason;
     case "fault":
-      return `${event.action}${event.detail ? ` ${event.detail}` : ""}${event.api ? ` on ${event.api}` : ""} by rule ${event.rule}`;
+      return `${event.action}${event.detail ? ` ${event.detail}` : ""}${event.api ? ` on ${event.api}` : ""}${event.about ? ` of ${event.about}` : ""} by rule ${event.rule}`;
+    case "transaction":
+      return [event.transactional_id, event.step === event.result ? "" : event.result, event.base_offset >= 0 ? `at offset ${event.base_offset}` : "",
+        event.error ? `${event.error} on ${event.api}` : "", event.reason].filter(Boolean).join(", ");
     case "skipped":
       return `${event.count} more batches: too many at once to show each`;
     case "lost":

@@ -11,6 +11,7 @@ const SHOWN = {
   all: ["everything", () => true],
   odd: ["all but stored", (event) => event.decision !== "append"],
   refused: ["only refusals", (event) => event.decision === "reject"],
+  transaction: ["only transactions", (event) => event.event === "transaction"],
   fault: ["only faults", (event) => event.event === "fault"],
 };
 const COLUMNS = [["Time", "time"], ["Outcome", "outcome"], ["Client", "client"], ["Partition", "place"],
@@ -130,12 +131,24 @@ function describe(row, event) {
   const batches = batchesOf(event);
   const [first] = batches;
   const more = batches.length > 1 ? ` +${batches.length - 1}` : "";
-  say(place, first ? `${first.topic}-${first.partition}${more}` : "");
-  say(producer, first ? `${first.producer_id}·${first.producer_epoch}` : "");
+  if (event.event === "transaction") {
+    say(place, placesOf(event));
+    say(producer, event.producer_id >= 0 ? `${event.producer_id}·${event.producer_epoch}` : "");
+  } else {
+    say(place, first ? `${first.topic}-${first.partition}${more}` : "");
+    say(producer, first ? `${first.producer_id}·${first.producer_epoch}` : "");
+  }
   say(batch, first ? range(first.base_sequence, first.last_sequence) : "");
   const text = reasonOf(event);
   say(reason, text);
   reason.title = text;
+}
+
+/** The partitions of a step of a transaction. */
+function placesOf({ partitions, more }) {
+  const [first] = partitions;
+  const rest = partitions.length - 1 + more;
+  return first ? `${first.topic}-${first.partition}${rest > 0 ? ` +${rest}` : ""}` : "";
 }
 
 const haystacks = new WeakMap();
@@ -144,6 +157,7 @@ function haystack(event) {
   let text = haystacks.get(event);
   if (text === undefined) {
     const places = batchesOf(event).map((one) => `${one.topic}-${one.partition} id=${one.producer_id}`);
+    if (event.event === "transaction") places.push(...event.partitions.map((one) => `${one.topic}-${one.partition}`), `id=${event.producer_id}`);
     text = [event.client_id, event.address, event.principal, ...places, outcomeOf(event).word, reasonOf(event)].join(" ").toLowerCase();
     haystacks.set(event, text);
   }
@@ -226,10 +240,10 @@ export function open(page, query, go) {
   }
 
   function draw() {
-    const { total, stored, repeat, divergent, refused, fault, lost } = events.counts;
+    const { total, stored, repeat, divergent, refused, transaction, fault, lost } = events.counts;
     say(pause, isPaused ? `Continue${behind ? ` (${whole(behind)} new)` : ""}` : "Pause");
     const parts = [[stored, "stored"], [repeat, repeat === 1 ? "repeat" : "repeats", "repeat"], [divergent, "other bytes", "divergent"],
-      [refused, "refused", "refused"], [fault, fault === 1 ? "fault" : "faults", "fault"], [lost, "not seen", "note"]];
+      [refused, "refused", "refused"], [transaction, transaction === 1 ? "step of a transaction" : "steps of transactions", "transaction"], [fault, fault === 1 ? "fault" : "faults", "fault"], [lost, "not seen", "note"]];
     fill(counts, parts.filter(([count], place) => count || place === 0).map(([count, word, kind]) =>
       el("span", { "data-kind": kind }, el("b", {}, whole(count)), ` ${word}`)));
     hint.hidden = events.items.length > 0;
@@ -256,7 +270,9 @@ function explained(event) {
   const { word, sign, kind } = outcomeOf(event);
   const heading = el("h2", { "data-kind": kind }, el("span", { class: "sign", "aria-hidden": "true" }, sign), ` ${word}`);
   return [heading, el("p", { class: "why" }, reasonOf(event)),
-    batchesOf(event).map((batch) => judged(event, batch)), facts(event),
+    batchesOf(event).map((batch) => judged(event, batch)),
+    event.event === "transaction" && event.transactional_id && el("p", {}, el("a", { href: `#/transactions/${encodeURIComponent(event.transactional_id)}` }, `Transactional id ${event.transactional_id} now`)),
+    facts(event),
     el("p", { class: "buttons" }, copier("Copy as JSON", () => JSON.stringify(event, null, 2)))];
 }
 

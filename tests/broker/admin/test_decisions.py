@@ -61,7 +61,7 @@ async def test_decisions_say_who_what_and_why(admin: AdminClient) -> None:
             "window": [[0, 1]],
         }
     ]
-    nothing: dict[str, list[object]] = {"decisions": [], "faults": []}
+    nothing: dict[str, list[object]] = {"decisions": [], "faults": [], "transactions": []}
     assert (await admin.get("/decisions?producer_id=8"))[1] == nothing
     assert (await admin.get("/decisions?topic=orders&partition=1"))[1] == nothing
 

@@ -105,7 +105,11 @@ async def test_decisions_are_shown_with_their_topics(
     decider.refuse(topic="t")
     decider.refuse(topic="u")
     decider.hit()  # of the topic `orders`
-    assert (await get(admin_address, "/decisions")).document == {"decisions": [], "faults": []}
+    assert (await get(admin_address, "/decisions")).document == {
+        "decisions": [],
+        "faults": [],
+        "transactions": [],
+    }
     await acls.allow(AclOperation.DESCRIBE, "u")
     document = (await get(admin_address, "/decisions")).document
     assert [one["topic"] for one in document["decisions"]] == ["u"]

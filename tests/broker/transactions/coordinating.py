@@ -11,6 +11,7 @@ import pytest
 
 from echoless.broker.config.internal_topics import TRANSACTION_STATE
 from echoless.broker.config.loading import Config, LogFlush
+from echoless.broker.decisions.events import TransactionStep
 from echoless.broker.metrics import Metrics
 from echoless.broker.state_topics.append_parts import AppendParts
 from echoless.broker.state_topics.shard_state import ShardState
@@ -50,6 +51,8 @@ class Coordinating:
         self.id_errors: list[Exception] = []
         """Raised, the first one first, instead of giving producer ids."""
         self.led = [self._led(index) for index in range(PARTITIONS)]
+        self.steps: list[TransactionStep] = []
+        """The steps that coordinators have taken by themselves, or for leaders."""
         self.service = self.new_service()
 
     def new_service(self) -> TransactionService:
@@ -71,6 +74,7 @@ class Coordinating:
             new_sender=lambda: MarkerSender(leaders, self.door),
             new_door=self._no_door,
             version=lambda: 2,
+            note=self.steps.append,
         )
 
     def _no_door(self) -> CoordinatorDoor:

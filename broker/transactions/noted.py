@@ -1,0 +1,87 @@
+"""Steps of transactions, as `/decisions` shows them: what requests have asked for, and what a coordinator decides by itself.
+
+A step is noted when its answer is known, so what is shown has happened: a commit is on all in-sync replicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from echoless.broker.decisions.events import TransactionStep, TransactionStepName
+from echoless.broker.decisions.transaction_steps import new_step
+from echoless.coordinators.transactions.requests import (
+    AddPartitions,
+    EndTransaction,
+    InitTransactionalId,
+)
+from echoless.protocol.errors import ErrorCode
+from echoless.protocol.state_records.transaction_records import (
+    TransactionEnd,
+    TransactionPartition,
+    TransactionStatus,
+    TransactionValue,
+)
+
+if TYPE_CHECKING:
+    from echoless.coordinators.transactions.answers import TransactionAnswer
+
+
+_BY_ITSELF: Final = {
+    TransactionEnd.TIMED_OUT: TransactionStepName.TIME_OUT,
+    TransactionEnd.FENCED: TransactionStepName.FENCE,
+}
+_WHY: Final = {
+    TransactionStepName.TIME_OUT: "open for longer than its timeout",
+    TransactionStepName.FENCE: "another session has begun",
+}
+
+
+def named_step(
+    asked: InitTransactionalId | AddPartitions | EndTransaction,
+    answer: TransactionAnswer,
+    value: TransactionValue | None,
+    now_ms: int,
+) -> TransactionStep:
+    """The step that a request was, without who has sent it. `value`: the last committed record of the id."""
+    identity, result, reason = (asked.producer_id, asked.producer_epoch), "", ""
+    places: Iterable[TransactionPartition] = ()
+    if isinstance(asked, InitTransactionalId):
+        step = TransactionStepName.SESSION
+        if answer.error_code is ErrorCode.NONE:
+            identity = answer.producer_id, answer.producer_epoch
+    elif isinstance(asked, AddPartitions):
+        places = asked.partitions
+        is_first = value is not None and value.partitions == asked.partitions
+        step = TransactionStepName.BEGIN if is_first else TransactionStepName.ADD
+    else:
+        step = TransactionStepName.COMMIT if asked.is_commit else TransactionStepName.ABORT
+        result = step.value
+        if asked.raises_epoch and answer.error_code is ErrorCode.NONE:
+            reason = f"goes on in epoch {answer.producer_epoch}"
+    if answer.error_code is not ErrorCode.NONE:
+        step = TransactionStepName.REFUSE
+    return new_step(
+        now_ms, step, identity, places, result=result, error_code=answer.error_code, reason=reason
+    )
+
+
+def own_step(
+    transactional_id: str, before: TransactionValue | None, after: TransactionValue, now_ms: int
+) -> TransactionStep | None:
+    """The step that a coordinator has taken by itself, when a record is committed; None for others."""
+    identity = after.producer_id, after.producer_epoch
+    if after.status.is_prepared:
+        step = None if after.ended is None else _BY_ITSELF.get(after.ended.end)
+        if step is None:
+            return None
+        made = new_step(now_ms, step, identity, after.partitions, result="abort", reason=_WHY[step])
+        return made._replace(transactional_id=transactional_id)
+    if not after.status.is_complete or before is None or not before.status.is_prepared:
+        return None
+    is_commit = after.status is TransactionStatus.COMPLETE_COMMIT
+    result = "commit" if is_commit else "abort"
+    made = new_step(
+        now_ms, TransactionStepName.COMPLETE, identity, before.partitions, result=result
+    )
+    return made._replace(transactional_id=transactional_id)
