@@ -23,6 +23,7 @@ from echoless.testkit.faults import Faults
 from echoless.testkit.native import Native
 from echoless.testkit.recorder import Recorder
 from echoless.testkit.stored_records import StoredRecord, read_topic
+from echoless.testkit.transactional_topic import TransactionalTopic
 
 _EVENTS_MAX: Final = 3000
 _NS_PER_MS: Final = 1_000_000
@@ -87,6 +88,16 @@ class Echoless:
         name = name or f"topic-{next(self._names)}"
         self.native.create_topic(name, partitions, 1, **configs)
         return name
+
+    def transactional_topic(
+        self, name: str | None = None, *, behind: int = 30
+    ) -> TransactionalTopic:
+        """Creates a topic with aborted ranges, a last stable offset far behind, and a marker at its end.
+
+        `behind`: the number of transactions behind the one that stays open.
+        """
+        address = self.broker.open_servers or self.broker.bootstrap_servers
+        return TransactionalTopic(address, self.topic(name), behind=behind)
 
     def records(self, topic: str) -> list[StoredRecord]:
         """Everything that the topic holds, partition by partition, in offset order."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from echoless.testkit.native import Native, NativeError
     from echoless.testkit.recorder import Event, Recorder
     from echoless.testkit.stored_records import StoredRecord
+    from echoless.testkit.transactional_topic import TransactionalTopic
 
 __all__ = [
     "Admin",
@@ -38,6 +39,7 @@ __all__ = [
     "Recorder",
     "Sent",
     "StoredRecord",
+    "TransactionalTopic",
     "render_mermaid",
     "render_svg",
     "render_text",
@@ -60,6 +62,7 @@ if not TYPE_CHECKING:  # see `echoless`
             "Recorder": "testkit.recorder",
             "Sent": "testkit.exactly_once",
             "StoredRecord": "testkit.stored_records",
+            "TransactionalTopic": "testkit.transactional_topic",
             "render_mermaid": "diagram",
             "render_svg": "diagram",
             "render_text": "diagram",

@@ -81,3 +81,15 @@ def _ask(command: str, admin: str) -> dict[str, Any]:
     )
     answer: dict[str, Any] = json.loads(ran.stdout or "{}")
     return answer
+
+
+@pytest.mark.slow
+def test_the_example_for_readers_of_transactions_passes(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With librdkafka, before the open transaction ends and after it."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    (example,) = [one for one in _blocks("testing.md", "python") if "transactional_topic" in one]
+    pytester.makepyfile(example)
+    result = pytester.runpytest_subprocess("-p", "echoless.testkit.plugin")
+    result.assert_outcomes(passed=1)
