@@ -83,6 +83,7 @@ async def test_faults_are_listed_beside_the_decisions(admin: AdminClient) -> Non
             "address": "10.0.0.1:5000",
             "principal": "",
             "detail": "later=wait",
+            "about": "",
             "batches": [
                 {
                     "topic": "orders",
