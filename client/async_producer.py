@@ -11,8 +11,9 @@ because time has passed, so that the same calls always make the same batches.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
-from collections.abc import Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -34,11 +35,17 @@ from echoless.client.leased_partition import NO_IDENTITY
 from echoless.client.open_batches import OpenBatch, OpenBatches
 from echoless.client.partition_sender import PartitionSender
 from echoless.client.producer_ids import new_identity, new_identity_within
+from echoless.client.sequenced_batch import Identity
 from echoless.client.sequencer_actions import Failure
 from echoless.client.settings import DEFAULT_SETTINGS, Settings
 from echoless.client.starts import Starts
 from echoless.client.state import ProducerState
 from echoless.client.surroundings import Surroundings
+from echoless.client.transactions.checks import check_transactional
+from echoless.client.transactions.errors import TransactionError
+from echoless.client.transactions.group_metadata import GroupMetadata
+from echoless.client.transactions.session import TransactionalSession
+from echoless.client.transactions.transactions import Transactions, TransactionStage
 from echoless.protocol.records import Headers
 
 AsyncOutcome = asyncio.Future[Acknowledgements]
@@ -81,19 +88,26 @@ class AsyncProducer:
         settings: Settings = DEFAULT_SETTINGS,
         *,
         state: ProducerState | None = None,
+        transactional_id: str | None = None,
         rng: random.Random | None = None,
         clock_ms: Callable[[], int] = now_ms,
         lease_clock_s: Callable[[], float] = elapsed_s,
     ) -> None:
         """`bootstrap_servers` is HOST:PORT[,HOST:PORT...]; `state`: see `resume`. The others are for tests.
 
-        Raises `ValueError` for servers that are not of this form, and for `lease_servers` with a state.
+        With a `transactional_id` all records are part of transactions. Raises `ValueError` for servers that are not of
+        this form, for `lease_servers` with a state, and for either of them, or `AfterFailure.NEW_EPOCH`, with a
+        transactional id.
         """
         if settings.lease_servers and state is not None:
             raise ValueError("a resumed producer keeps its ids: it cannot use lease_servers")
+        if transactional_id is not None:
+            check_transactional(transactional_id, settings, state)
         self.settings = settings
         self._bootstrap = parse_addresses(bootstrap_servers)
         self._state = state
+        self._transactional_id = transactional_id
+        self._transactions: Transactions | None = None
         self._starts: Starts | None = None
         self._rng = rng or random.Random()  # noqa: S311  jitter
         self._clock_ms = clock_ms
@@ -126,7 +140,11 @@ class AsyncProducer:
         return cls(bootstrap_servers, settings, state=state)
 
     async def start(self) -> None:
-        """Gets a producer id, or takes the one of the state. Raises `ProducerError`."""
+        """Gets a producer id, or takes the one of the state. Raises `ProducerError`.
+
+        With a transactional id it begins a session: earlier ones are fenced, and what they have open is aborted.
+        Raises `TransactionError` if that fails.
+        """
         settings = self.settings
         cluster = Cluster(
             self._bootstrap,
@@ -140,7 +158,7 @@ class AsyncProducer:
             self._starts = Starts(NO_IDENTITY)
         else:
             try:
-                self._starts = Starts(await new_identity_within(cluster, settings, self._rng))
+                self._starts = Starts(await self._new_identity(cluster))
             except BaseException:
                 await cluster.close()
                 raise
@@ -150,10 +168,19 @@ class AsyncProducer:
             rng=self._rng,
             new_identity=lambda: new_identity(cluster),
             leases=self._begin_leasing() if settings.lease_servers else None,
+            session=self._transactions.session if self._transactions is not None else None,
             on_delivered=self._on_delivered,
             on_failed=self._on_failed,
             on_crash=self._on_crash,
         )
+
+    async def _new_identity(self, cluster: Cluster) -> Identity:
+        if self._transactional_id is None:
+            return await new_identity_within(cluster, self.settings, self._rng)
+        session = TransactionalSession(cluster, self._transactional_id, self.settings)
+        await session.begin()
+        self._transactions = Transactions(session, self._on_transaction_failed)
+        return session.identity
 
     async def send(
         self,
@@ -171,13 +198,16 @@ class AsyncProducer:
         the record gets the current time, and a second run's bytes differ from those of the first.
 
         Raises `ValueError` without partition and key, and `ProducerError` if it is not running or the number
-        of partitions is not known.
+        of partitions is not known. With a transactional id also if no transaction is open, and `AbortableError` if it
+        cannot be committed any more.
         """
         if partition is None:
             key = key_that_decides(key)
             partition = partition_of(key, await self.count_partitions(topic))
         await self._wait_for_room()
         self._running()
+        if self._transactions is not None:
+            self._transactions.check_sound()
         timestamp = self._clock_ms() if timestamp_ms is None else timestamp_ms
         batch, index = self._batches.add(topic, partition, (-1, timestamp, key, value, headers))
         return RecordDelivery(batch, index, self._batches.cut)
@@ -204,12 +234,16 @@ class AsyncProducer:
         around = self._running()
         if not len(records):
             raise ValueError("a batch holds at least one record")
+        if self._transactions is not None:
+            self._transactions.check_sound()
         delivery = Delivery(outcome, len(records), size)
         sender = self._senders.get((topic, partition))
         if sender is None:
             assert self._starts is not None
             sender = PartitionSender(topic, partition, self._starts.take(topic, partition), around)
             self._senders[topic, partition] = sender
+        if self._transactions is not None:
+            self._transactions.join(topic, partition, sender)
         self._outstanding[delivery] = None
         self._outstanding_bytes += delivery.size
         try:
@@ -228,6 +262,81 @@ class AsyncProducer:
         if error is not None:
             raise error
 
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """A block whose records and offsets become visible together, at its end, or not at all.
+
+        If the block raises, or the transaction cannot be committed, it is aborted, and the exception is passed on:
+        after a `DeliveryError` or an `AbortableError` another transaction may be begun. Raises `TransactionError`.
+        """
+        await self.begin_transaction()
+        try:
+            yield
+            await self.commit_transaction()
+        except BaseException as error:
+            if self.is_in_transaction:
+                await self.abort_transaction()
+            elif isinstance(error, DeliveryError):  # the session is over, which says more
+                self.check_session()
+            raise
+
+    @property
+    def is_in_transaction(self) -> bool:
+        """Whether a transaction is open: begun, and neither committed nor aborted, nor about to be."""
+        return self._transactions is not None and self._transactions.stage is TransactionStage.OPEN
+
+    def check_session(self) -> None:
+        """Raises the `TransactionError` that has ended the producer's session, if there was one."""
+        if self._transactions is not None:
+            self._transactions.check_alive()
+
+    async def begin_transaction(self) -> None:
+        """Begins a transaction. Raises `ProducerError` if one is open, `TransactionError` if there can be none."""
+        transactions = self._in_transactions()
+        await transactions.begin()
+        self._take_identity(transactions)
+
+    async def send_offsets(
+        self, offsets: Mapping[tuple[str, int], int], group: GroupMetadata, metadata: str = ""
+    ) -> None:
+        """Commits offsets of a consumer group, by topic and partition, with the transaction.
+
+        Each is that of the next record to read; `metadata` is stored beside it. Raises `AbortableError`, also if the
+        group refuses the member, and `FencedError`.
+        """
+        await self._in_transactions().send_offsets(offsets, group, metadata)
+
+    async def commit_transaction(self) -> None:
+        """Sends everything, waits for it, and commits.
+
+        Raises `AbortableError` if that is impossible: abort. `UnansweredError`: commit again, nothing else. Other
+        `TransactionError`s are final.
+        """
+        transactions = self._in_transactions()
+        if transactions.stage is not TransactionStage.COMMITTING:
+            transactions.check(TransactionStage.OPEN)
+            with contextlib.suppress(DeliveryError):  # the transaction knows of it, too
+                await self.flush()
+        await transactions.commit()
+        self._take_identity(transactions)
+
+    async def abort_transaction(self) -> None:
+        """Aborts; what is not acknowledged fails. Raises `TransactionError`; after `UnansweredError` abort again."""
+        transactions = self._in_transactions()
+        transactions.check(TransactionStage.OPEN, TransactionStage.ABORTING)
+        reason = "its transaction is aborted"
+        for batch in self._batches.drop():
+            Delivery(batch.outcome, len(batch.records), batch.size).fail(stopped(reason))
+        if transactions.is_begun:  # otherwise the senders go on under their numbers
+            senders, self._senders = self._senders, {}
+            await asyncio.gather(*(sender.stop() for sender in senders.values()))
+            for sender in senders.values():
+                await sender.close()
+            self._fail_all(reason)
+        self._first_error = None
+        await transactions.abort()
+        self._take_identity(transactions)
+
     def state(self) -> ProducerState:
         """The numbers from which a later run continues; records in open batches count as not given.
 
@@ -237,6 +346,8 @@ class AsyncProducer:
         around = self._running()
         if around.leases is not None:
             raise ProducerError("leased producer ids expire and are replaced: there is no state")
+        if around.session is not None:
+            raise ProducerError("a producer with a transactional id has no state to resume from")
         assert self._starts is not None
         known = {**self._starts.resumed_states, **{k: s.state() for k, s in self._senders.items()}}
         producer_id, epoch = self._starts.identity
@@ -284,10 +395,12 @@ class AsyncProducer:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Flushes, unless the block raised."""
+        """Flushes, unless the block raised; aborts a transaction that is open."""
         try:
-            if exc_type is None:
+            if exc_type is None and self._transactions is None:
                 await self.flush()
+            elif exc_type is None and self.is_in_transaction:
+                await self.abort_transaction()
         finally:
             await self.close()
 
@@ -319,8 +432,25 @@ class AsyncProducer:
 
     def _fail_all(self, reason: str) -> None:
         for delivery in list(self._outstanding):
-            error = DeliveryError(reason, failure=Failure.STOPPED, error_code=0, may_be_stored=True)
-            self._on_failed(delivery, error)
+            self._on_failed(delivery, stopped(reason))
+
+    def _in_transactions(self) -> Transactions:
+        self._running()
+        if self._transactions is None:
+            raise ProducerError("the producer has no transactional_id")
+        return self._transactions
+
+    def _take_identity(self, transactions: Transactions) -> None:
+        """Numbers what comes next under the session's identity. Nothing is outstanding."""
+        identity = transactions.session.identity
+        assert self._starts is not None
+        if identity != self._starts.identity:
+            self._starts = Starts(identity)
+            for sender in self._senders.values():
+                sender.begin_anew(identity)
+
+    def _on_transaction_failed(self, error: TransactionError) -> None:
+        self._fail_all(str(error))
 
     def _running(self) -> Surroundings:
         if self._around is None:
@@ -355,5 +485,12 @@ class AsyncProducer:
 
     def _on_failed(self, delivery: Delivery, error: DeliveryError) -> None:
         self._on_delivered(delivery)
+        if self._transactions is not None:
+            self._transactions.fail(error)
         if delivery.fail(error) and self._first_error is None:
             self._first_error = error
+
+
+def stopped(reason: str) -> DeliveryError:
+    """The error of records that were given up because of something else."""
+    return DeliveryError(reason, failure=Failure.STOPPED, error_code=0, may_be_stored=True)

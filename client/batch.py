@@ -94,7 +94,13 @@ class Piece:
     """Whether `data` has the numbers under which it is to be sent."""
 
     def encode(
-        self, codec: Codec, *, producer_id: int, producer_epoch: int, base_sequence: int
+        self,
+        codec: Codec,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        is_transactional: bool = False,
     ) -> None:
         """Builds `data` under these numbers."""
         if self.records is None:
@@ -111,6 +117,7 @@ class Piece:
                 producer_id=producer_id,
                 producer_epoch=producer_epoch,
                 base_sequence=base_sequence,
+                is_transactional=is_transactional,
             )
             self.records = None
         self.has_numbers = True
@@ -176,6 +183,7 @@ def encode_batch(
     producer_id: int,
     producer_epoch: int,
     base_sequence: int,
+    is_transactional: bool = False,
 ) -> bytes:
     """The encoded batch, by aiokafka's C builder if possible; `build_batch` makes the same bytes.
 
@@ -183,7 +191,10 @@ def encode_batch(
     """
     if isinstance(records, ReadyBatch):
         return records.stamped(
-            producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            is_transactional=is_transactional,
         )
     if records[0][1] < 0:  # a timestamp that aiokafka takes for "not set"
         return build_batch(
@@ -192,9 +203,10 @@ def encode_batch(
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             base_sequence=base_sequence,
+            is_transactional=is_transactional,
         )
     builder = DefaultRecordBatchBuilder(
-        _MAGIC, 0, 0, producer_id, producer_epoch, base_sequence, _NO_LIMIT
+        _MAGIC, 0, is_transactional, producer_id, producer_epoch, base_sequence, _NO_LIMIT
     )
     append = builder.append
     for index, (_, timestamp, key, value, headers) in enumerate(records):

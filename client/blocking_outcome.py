@@ -38,6 +38,10 @@ class BatchOutcome:
         self._error = exception
         self._on_done(self)
 
+    def drop(self, exception: BaseException) -> None:
+        """Fails a batch that was never handed over: it does not count as outstanding."""
+        self._error = exception
+
     def exception(self) -> BaseException | None:
         return self._error
 

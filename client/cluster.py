@@ -125,7 +125,11 @@ class Cluster:
         """The open connection to the leader, if there is one."""
         found = self._partitions.get((topic, partition))
         address = self._brokers.get(found.leader) if found is not None else None
-        task = self._connections.get(address) if address is not None else None
+        return None if address is None else self.open_connection(address)
+
+    def open_connection(self, address: BrokerAddress) -> PipelinedConnection | None:
+        """The open connection to the address, if there is one."""
+        task = self._connections.get(address)
         if task is None or not task.done() or task.cancelled() or task.exception() is not None:
             return None
         connection = task.result()

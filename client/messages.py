@@ -39,8 +39,8 @@ _OWN_CLASSES: Final = {
 }
 """Modules with classes in the place of kio's, which do not read everything that brokers answer."""
 _UNSUPPORTED_VERSION: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
-_VERSION_MAX: Final = {"produce": PRODUCE_VERSION_MAX}
-"""From 13 on, a produce request names topics by id; names are used here."""
+_VERSION_MAX: Final = {"produce": PRODUCE_VERSION_MAX, "add_partitions_to_txn": 3}
+"""From 13 on, a produce request names topics by id; names are used here. From 4 on, only brokers add partitions."""
 
 ServedVersions = Mapping[int, tuple[int, int]]
 """API key -> lowest and highest version that a broker serves."""
@@ -55,6 +55,13 @@ def served_versions(answer: Any) -> ServedVersions | None:
     if answer.error_code.value == ErrorCode.UNSUPPORTED_VERSION:
         return None
     return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+
+
+def finalized_levels(answer: Any) -> dict[str, int]:
+    """The levels of the cluster's features in kio's ApiVersions response; none if the broker does not know them."""
+    if getattr(answer, "finalized_features_epoch", -1) < 0:
+        return {}
+    return {one.name: one.max_version_level for one in answer.finalized_features}
 
 
 @functools.lru_cache(maxsize=256)
@@ -99,10 +106,17 @@ def encode_produce(
 
 
 def encode_produce_of(
-    version: int, correlation_id: int, batches: Sequence[PartitionBatch], *, timeout_ms: int
+    version: int,
+    correlation_id: int,
+    batches: Sequence[PartitionBatch],
+    *,
+    timeout_ms: int,
+    transactional_id: str | None = None,
 ) -> list[bytes]:
     """The same for several partitions, one batch for each."""
-    body = encode_produce_request(version, batches, timeout_ms=timeout_ms)
+    body = encode_produce_request(
+        version, batches, timeout_ms=timeout_ms, transactional_id=transactional_id
+    )
     is_flexible = version >= FLEXIBLE_FROM
     header = _header(_PRODUCE_KEY, version, correlation_id, is_flexible=is_flexible)
     size = len(header) + sum(map(len, body))

@@ -100,6 +100,14 @@ class OpenBatches(Generic[OutcomeT]):
         for batch in list(self._by_partition.values()):
             self.cut(batch)
 
+    def drop(self) -> list[OpenBatch[OutcomeT]]:
+        """Ends all open batches without sending them, and returns them."""
+        dropped = list(self._by_partition.values())
+        self._by_partition.clear()
+        for batch in dropped:
+            batch.is_cut = True
+        return dropped
+
     def _take_back(self, batch: OpenBatch[OutcomeT], size: int) -> None:
         """Removes the last record of a batch that is still open: its caller will send it again."""
         if batch.is_cut:

@@ -78,6 +78,9 @@ class PartitionSender:
         """Whether the task has nothing to do, so that steps can be done without it."""
         self._step: Step | None = None
         """A step left for the task."""
+        self._is_stopping = False
+        self._landed = asyncio.Event()
+        """Set when an answer has come."""
         self._failures_in_a_row = 0
         self._not_before = 0.0
         self._must_refresh = False
@@ -107,6 +110,25 @@ class PartitionSender:
         """Wakes the task: something that it may be waiting for has happened elsewhere."""
         self._wake.set()
 
+    def hold(self) -> None:
+        """Sends no batch that was never sent, until `release`."""
+        self._sequencer.is_held = True
+
+    def release(self) -> None:
+        self._sequencer.is_held = False
+        self._continue()
+
+    def begin_anew(self, identity: Identity) -> None:
+        """Numbers what comes next from 0 under another identity. Not while something is outstanding."""
+        self._perform(self._sequencer.begin_anew(identity))
+
+    async def stop(self) -> None:
+        """Sends nothing more, and returns when nothing is in flight."""
+        self._is_stopping = True
+        while self._sequencer.in_flight and not self._task.done():
+            self._landed.clear()
+            await self._landed.wait()
+
     def state(self) -> PartitionState:
         sequencer = self._sequencer
         return PartitionState(
@@ -128,6 +150,7 @@ class PartitionSender:
         self._task.cancel()
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
+        self._landed.set()
         if not task.cancelled():
             error = task.exception()
             assert error is not None, "a sender ends only when it is closed"
@@ -192,7 +215,9 @@ class PartitionSender:
             self._perform(sequencer.on_overdue())
 
     def _next_step(self, now: float) -> Step | None:
-        return self._sequencer.next_step() if now >= self._not_before else None
+        if now < self._not_before or self._is_stopping:
+            return None
+        return self._sequencer.next_step()
 
     async def _rest(self, now: float) -> None:
         """Sleeps until an event, the end of the back-off, or the oldest batch's deadline."""
@@ -253,6 +278,7 @@ class PartitionSender:
             _InFlight(self, batch),
             timeout_ms=self._commit_timeout_ms,
             bytes_max=self._settings.request_bytes_max if batch.attempts == 1 else 0,
+            terms=self._around.terms,
         )
 
     def _on_unsent(
@@ -351,11 +377,14 @@ class PartitionSender:
             producer_id=identity.producer_id,
             producer_epoch=identity.producer_epoch,
             base_sequence=base_sequence,
+            is_transactional=self._around.session is not None,
         )
 
     # --- outcomes --------------------------------------------------------------------------------
 
     def _take_events(self) -> None:
+        if self._events:
+            self._landed.set()
         while self._events:
             batch, outcome = self._events.popleft()
             if isinstance(outcome, Exception):

@@ -27,11 +27,12 @@ from echoless.client.messages import (
     decode_produced,
     encode_produce_of,
     encode_request,
+    finalized_levels,
     newest_version,
     served_versions,
 )
 from echoless.client.produce_queue import ProduceQueue
-from echoless.client.produce_request import PartitionBatch
+from echoless.client.produce_request import NO_TRANSACTION, PartitionBatch, ProduceTerms
 from echoless.client.receivers import Receiver, RowReceiver, WholeAnswer
 from echoless.client.security import NO_SECURITY, Login, Security, TokenLogin
 from echoless.client.software import NAMED_FROM, software_fields
@@ -41,6 +42,8 @@ from echoless.protocol.errors import DecodeError
 from echoless.protocol.sasl.client_exchange import ClientExchange
 
 _PRODUCE: Final = "produce"
+_FEATURES_FROM: Final = 4
+"""The version of ApiVersions in which brokers announce their features."""
 _PRODUCES_PENDING_MAX: Final = 5
 """Produce requests in flight above which small batches wait for each other. Under load they leave
 in fewer requests, which cost both sides less; otherwise they leave at once.
@@ -88,6 +91,8 @@ class PipelinedConnection:
         self._reader = reader
         self._writer = writer
         self._timeout_s = timeout_s
+        self.finalized: Mapping[str, int] = {}
+        """The levels of the cluster's features, as of the connection's beginning."""
         self._served: ServedVersions = {}
         self._versions: dict[str, int] = {}
         self._correlation_id = 0
@@ -118,12 +123,7 @@ class PipelinedConnection:
         reader, writer = await open_streams(host, port, address, timeout_s, security)
         connection = cls(reader, writer, address, timeout_s, security.login)
         try:
-            # Version 0 is served by every broker since 0.10, and returns the same.
-            connection._served = (
-                served_versions(await connection._send(API_VERSIONS, NAMED_FROM, software_fields()))
-                or served_versions(await connection._send(API_VERSIONS, 0, {}))
-                or {}
-            )
+            await connection._negotiate()
             if security.login is not None:
                 exchange = await awaited_exchange_of(security.login)
                 await connection._log_in(security.login, exchange)
@@ -132,13 +132,17 @@ class PipelinedConnection:
             raise
         return connection
 
-    def send(self, api: str, fields: Mapping[str, Any]) -> asyncio.Future[Any]:
+    def send(
+        self, api: str, fields: Mapping[str, Any], version_max: int | None = None
+    ) -> asyncio.Future[Any]:
         """Sends one request; the future has kio's entity, or `ConnectionFailedError`.
 
-        Raises `ConnectionFailedError` if nothing was sent: the connection is closed or the broker
-        does not serve the API.
+        `version_max` limits its version. Raises `ConnectionFailedError` if nothing was sent: the connection is closed
+        or the broker does not serve the API.
         """
         version = self._version(api)
+        if version_max is not None:
+            version = min(version, version_max)
         if self._is_logging_in:
             self._check_open()
             held = _Held(api, version, fields, WholeAnswer(self._loop.create_future()))
@@ -153,6 +157,7 @@ class PipelinedConnection:
         *,
         timeout_ms: int,
         bytes_max: int = 0,
+        terms: ProduceTerms = NO_TRANSACTION,
     ) -> None:
         """Sends one batch with acks=all; the receiver takes the partition's row of the answer.
 
@@ -164,7 +169,7 @@ class PipelinedConnection:
         """
         self._version(_PRODUCE)
         self._check_open()
-        self._queue.add(batch, receiver, timeout_ms=timeout_ms, bytes_max=bytes_max)
+        self._queue.add(batch, receiver, timeout_ms=timeout_ms, bytes_max=bytes_max, terms=terms)
         if not self._will_look:
             self._will_look = True
             self._loop.call_soon(self._send_queued)
@@ -176,9 +181,14 @@ class PipelinedConnection:
             group = self._queue.pop(may_wait=is_busy, waiting_bytes_max=_WAITING_BYTES_MAX)
             if group is None:
                 return
-            version = self._version(_PRODUCE)
+            terms = group.terms
+            version = min(self._version(_PRODUCE), terms.version_max)
             parts = encode_produce_of(
-                version, self._correlation_id + 1, group.batches, timeout_ms=group.timeout_ms
+                version,
+                self._correlation_id + 1,
+                group.batches,
+                timeout_ms=group.timeout_ms,
+                transactional_id=terms.transactional_id,
             )
             self._write(_PRODUCE, version, parts, group)
             self._produces_pending += 1
@@ -198,6 +208,16 @@ class PipelinedConnection:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
+
+    async def _negotiate(self) -> None:
+        # Version 0 is served by every broker since 0.10; features come with 4 only, in Echoless.
+        for version in (_FEATURES_FROM, NAMED_FROM, 0):
+            fields = software_fields() if version >= NAMED_FROM else {}
+            answer = await self._send(API_VERSIONS, version, fields)
+            served = served_versions(answer)
+            if served is not None:
+                self._served, self.finalized = served, finalized_levels(answer)
+                return
 
     async def _log_in(self, login: Login | TokenLogin, exchange: ClientExchange) -> None:
         """Logs in, and does so again before the session ends."""

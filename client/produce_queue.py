@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from echoless.client.produce_request import PartitionBatch
+from echoless.client.produce_request import NO_TRANSACTION, PartitionBatch, ProduceTerms
 from echoless.client.receivers import RowReceiver
 from echoless.protocol.errors import DecodeError
 from echoless.protocol.produce_response import ProducedRow
@@ -19,8 +19,11 @@ from echoless.protocol.produce_response import ProducedRow
 class ProduceGroup:
     """One request: a `Receiver` that hands each partition its row of the answer."""
 
-    def __init__(self, *, timeout_ms: int, bytes_max: int) -> None:
+    def __init__(
+        self, *, timeout_ms: int, bytes_max: int, terms: ProduceTerms = NO_TRANSACTION
+    ) -> None:
         self.timeout_ms = timeout_ms
+        self.terms = terms
         self.batches: list[PartitionBatch] = []
         self.size = 0
         self._bytes_max = bytes_max
@@ -72,11 +75,12 @@ class ProduceQueue:
         *,
         timeout_ms: int,
         bytes_max: int,
+        terms: ProduceTerms = NO_TRANSACTION,
     ) -> None:
         """Adds a batch. `bytes_max` limits the request that it may share; 0: it shares none."""
         group = self._room_for(batch) if bytes_max else None
         if group is None:
-            group = ProduceGroup(timeout_ms=timeout_ms, bytes_max=bytes_max)
+            group = ProduceGroup(timeout_ms=timeout_ms, bytes_max=bytes_max, terms=terms)
             self._groups.append(group)
             self._alone_count += group.is_alone
         group.add(batch, receiver)

@@ -11,22 +11,26 @@ handed over batch by batch. For one thread at a time.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from echoless.client.acknowledgements import Acknowledgement, Acknowledgements
-from echoless.client.async_producer import AsyncProducer
+from echoless.client.async_producer import AsyncProducer, stopped
 from echoless.client.batch import Records, key_that_decides, now_ms, partition_of, size_of
 from echoless.client.blocking_outcome import BatchOutcome
-from echoless.client.errors import ProducerError
+from echoless.client.errors import DeliveryError, ProducerError
 from echoless.client.open_batches import OpenBatch, OpenBatches
 from echoless.client.ready_batch import ReadyBatch
 from echoless.client.settings import DEFAULT_SETTINGS, Settings
 from echoless.client.state import ProducerState
+from echoless.client.transactions.checks import check_transactional
+from echoless.client.transactions.group_metadata import GroupMetadata
+from echoless.client.transactions.transactions import TransactionStage
 from echoless.protocol.records import Headers
 
 BlockingOutcome = Future[Acknowledgements]
@@ -86,12 +90,24 @@ class Producer:
         settings: Settings = DEFAULT_SETTINGS,
         *,
         state: ProducerState | None = None,
+        transactional_id: str | None = None,
     ) -> None:
-        """`bootstrap_servers` is HOST:PORT[,HOST:PORT...]; `state` is that of an earlier run: see `resume`."""
+        """`bootstrap_servers` is HOST:PORT[,HOST:PORT...]; `state` is that of an earlier run: see `resume`.
+
+        With a `transactional_id` all records are part of transactions. Raises `ValueError` for settings that do not go
+        with it.
+        """
+        if transactional_id is not None:
+            check_transactional(transactional_id, settings, state)
         self.settings = settings
         """The settings it was made with."""
         self._bootstrap_servers = bootstrap_servers
         self._state = state
+        self._transactional_id = transactional_id
+        self._is_outside = transactional_id is not None
+        """Whether records are refused, since no transaction is open."""
+        self._ending: Future[None] | None = None
+        """The end of a transaction whose outcome no caller has taken yet."""
         self._core: AsyncProducer | None = None
         self._batches = OpenBatches[BatchOutcome](settings, self._new_outcome, self._submit_open)
         self._has_outcome = self._on_done  # one bound method for all outcomes
@@ -124,7 +140,11 @@ class Producer:
         return cls(bootstrap_servers, settings, state=state)
 
     def start(self) -> None:
-        """Gets a producer id, or takes the one of the state. Raises `ProducerError`."""
+        """Gets a producer id, or takes the one of the state. Raises `ProducerError`.
+
+        With a transactional id it begins a session: earlier ones are fenced, and what they have open is aborted.
+        Raises `TransactionError` if that fails.
+        """
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="echoless-producer", daemon=True
@@ -153,8 +173,10 @@ class Producer:
         for room in the buffer; if that is interrupted, the record was not taken.
 
         Raises `ValueError` without partition and key, and `ProducerError` if it is not running or the number
-        of partitions is not known.
+        of partitions is not known. With a transactional id also if no transaction is open.
         """
+        if self._is_outside:
+            raise ProducerError(TransactionStage.NONE.value)
         if partition is None:
             partition = self._partition_for(topic, key)
         timestamp = now_ms() if timestamp_ms is None else timestamp_ms
@@ -168,6 +190,8 @@ class Producer:
         `ReadyBatch` (`ColumnBatches`). The future cannot be cancelled: the batch is on its way. It raises
         `DeliveryError`.
         """
+        if self._is_outside:
+            raise ProducerError(TransactionStage.NONE.value)
         self._batches.cut_partition(topic, partition)
         outcome = BlockingOutcome()
         outcome.set_running_or_notify_cancel()
@@ -198,6 +222,70 @@ class Producer:
             count = self._partition_counts[topic] = self._call(core.count_partitions(topic))
         return count
 
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """A block whose records and offsets become visible together, at its end, or not at all.
+
+        If the block raises, or the transaction cannot be committed, it is aborted, and the exception is passed on:
+        after a `DeliveryError` or an `AbortableError` another transaction may be begun. Raises `TransactionError`.
+        """
+        self.begin_transaction()
+        try:
+            yield
+            self.commit_transaction()
+        except BaseException as error:
+            if self.is_in_transaction:
+                self.abort_transaction()
+            elif isinstance(error, DeliveryError):  # the session is over, which says more
+                self._running().check_session()
+            raise
+
+    @property
+    def is_in_transaction(self) -> bool:
+        """Whether a transaction is open: begun, and neither committed nor aborted, nor about to be."""
+        return self._core is not None and self._core.is_in_transaction
+
+    def begin_transaction(self) -> None:
+        """Begins a transaction. Raises `ProducerError` if one is open, `TransactionError` if there can be none."""
+        core = self._running()
+        if self._ending is not None:
+            self._take_end(self._ending)
+        self._call(core.begin_transaction())
+        self._is_outside = False
+
+    def send_offsets(
+        self, offsets: Mapping[tuple[str, int], int], group: GroupMetadata, metadata: str = ""
+    ) -> None:
+        """Commits offsets of a consumer group, by topic and partition, with the transaction.
+
+        Each is that of the next record to read; `metadata` is stored beside it. Raises `AbortableError`, also if the
+        group refuses the member, and `FencedError`.
+        """
+        self._call(self._running().send_offsets(offsets, group, metadata))
+
+    def commit_transaction(self) -> None:
+        """Sends everything, waits for it, and commits. If that is interrupted, calling it again returns the outcome.
+
+        Raises `AbortableError` if it is impossible: abort. `UnansweredError`: commit again, nothing else. Other
+        `TransactionError`s are final.
+        """
+        core = self._running()
+        if self._ending is None:
+            with contextlib.suppress(ProducerError):  # the transaction knows of it, too
+                self.flush()
+            self._ending = asyncio.run_coroutine_threadsafe(core.commit_transaction(), self._loop)
+        self._take_end(self._ending)
+
+    def abort_transaction(self) -> None:
+        """Aborts; what is not acknowledged fails. Raises `TransactionError`; after `UnansweredError` abort again."""
+        core = self._running()
+        if self._ending is None:
+            for batch in self._batches.drop():
+                batch.outcome.drop(stopped("its transaction is aborted"))
+            self._ending = asyncio.run_coroutine_threadsafe(self._abort(core), self._loop)
+        self._take_end(self._ending)
+        self._first_error = None
+
     def state(self) -> ProducerState:
         """The numbers from which a later run continues; records in open batches count as not given.
 
@@ -223,15 +311,22 @@ class Producer:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Flushes, unless the block raised."""
+        """Flushes, unless the block raised; aborts a transaction that is open."""
         try:
-            if exc_type is None:
+            if exc_type is None and self._transactional_id is None:
                 self.flush()
+            elif exc_type is None and self.is_in_transaction:
+                self.abort_transaction()
         finally:
             self.close()
 
     async def _start_core(self) -> AsyncProducer:
-        core = AsyncProducer(self._bootstrap_servers, self.settings, state=self._state)
+        core = AsyncProducer(
+            self._bootstrap_servers,
+            self.settings,
+            state=self._state,
+            transactional_id=self._transactional_id,
+        )
         await core.start()
         return core
 
@@ -336,6 +431,21 @@ class Producer:
         """Takes the state between two steps of the senders, which only the loop's thread can ensure."""
         self._take_all(core)
         return core.state()
+
+    async def _abort(self, core: AsyncProducer) -> None:
+        self._take_all(core)
+        await core.abort_transaction()
+
+    def _take_end(self, ending: Future[None]) -> None:
+        """Waits for the end of a transaction. If that is interrupted, it is taken by a later call."""
+        try:
+            ending.result()
+        except BaseException as error:
+            if ending.done() and ending.exception() is error:
+                self._ending = None
+            raise
+        self._is_outside = True
+        self._ending = None
 
     async def _close(self, core: AsyncProducer) -> None:
         self._take_all(core)

@@ -10,7 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from echoless.protocol.record_batch import HEADER_SIZE, BatchHeader, Buffer, read_header, seal_batch
+from echoless.protocol.record_batch import (
+    HEADER_SIZE,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    Buffer,
+    read_header,
+    seal_batch,
+)
 from echoless.protocol.records import Record, read_records
 
 
@@ -31,10 +38,21 @@ class ReadyBatch:
     def __len__(self) -> int:
         return self.header.record_count
 
-    def stamped(self, *, producer_id: int, producer_epoch: int, base_sequence: int) -> bytes:
+    def stamped(
+        self,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        is_transactional: bool = False,
+    ) -> bytes:
         """The whole batch under these numbers."""
+        attributes = self.header.attributes
         numbered = self.header._replace(
-            producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            attributes=attributes | TRANSACTIONAL_BIT if is_transactional else attributes,
         )
         return seal_batch(numbered, self.body)
 

@@ -40,7 +40,9 @@ class Settings:
     does this.
     """
     delivery_timeout_s: float = 120.0
-    """Limit on the time until a batch is acknowledged; after it the batch fails."""
+    """Limit on the time until a batch is acknowledged; after it the batch fails. Also on each step of a transaction."""
+    transaction_timeout_s: float = 60.0
+    """Limit on a transaction from its first batch on; after it the coordinator aborts it."""
     request_timeout_s: float = 30.0
     """Limit on the wait for one answer."""
     retry_backoff_s: float = 0.05
@@ -61,7 +63,13 @@ class Settings:
     def __post_init__(self) -> None:
         positive = (
             *("batch_records_max", "batch_bytes_max", "in_flight_max", "delivery_timeout_s"),
-            *("request_timeout_s", "retry_backoff_s", "retry_backoff_max_s", "buffer_bytes_max"),
+            *(
+                "transaction_timeout_s",
+                "request_timeout_s",
+                "retry_backoff_s",
+                "retry_backoff_max_s",
+                "buffer_bytes_max",
+            ),
         )
         for name in positive:
             if getattr(self, name) <= 0:

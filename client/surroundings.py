@@ -10,8 +10,10 @@ from echoless.client.batch import Delivery
 from echoless.client.cluster import Cluster
 from echoless.client.errors import DeliveryError
 from echoless.client.lease_keeper import LeaseKeeper
+from echoless.client.produce_request import NO_TRANSACTION, ProduceTerms
 from echoless.client.sequenced_batch import Identity
 from echoless.client.settings import Settings
+from echoless.client.transactions.session import TransactionalSession
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -30,3 +32,10 @@ class Surroundings:
     """Called once for a delivery."""
     on_crash: Callable[[BaseException], None]
     """Called when a sender has died of a bug."""
+    session: TransactionalSession | None = None
+    """None if the producer has no transactional id."""
+
+    @property
+    def terms(self) -> ProduceTerms:
+        """The terms on which batches are sent."""
+        return NO_TRANSACTION if self.session is None else self.session.terms

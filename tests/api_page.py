@@ -27,6 +27,7 @@ _MADE_BY_US: Final = frozenset(
 _FOR_OTHER_ROOMS: Final = frozenset(
     {
         *("Admin.connection", "Admin.headers", "Admin.url", "AsyncProducer.submit"),
+        "AsyncProducer.check_session",
         *("CopierSettings.member", "Echoless.begin_test", "Mechanism.sends_secret"),
         *("ReadyBatch.body", "ReadyBatch.header", "ReadyBatch.records", "ReadyBatch.stamped"),
     }

@@ -32,6 +32,7 @@ from typing import Any, Final, TypeVar
 
 from echoless.client.batch import now_ms
 from echoless.client.cluster import Cluster, NoLeaderError, parse_addresses
+from echoless.client.coordinator import Backoff, Coordinator
 from echoless.client.copier.id_ages import IdAges
 from echoless.client.copier.lane import Lane, unused
 from echoless.client.copier.position import Position, PositionError
@@ -41,7 +42,6 @@ from echoless.client.copier.records import Copy
 from echoless.client.copier.settings import CopierSettings
 from echoless.client.errors import ProducerError
 from echoless.client.groups.assignment import Partition
-from echoless.client.groups.coordinator import Backoff, Coordinator
 from echoless.client.groups.errors import GenerationOverError
 from echoless.client.groups.member import Generation, GroupMember
 from echoless.client.lease_keeper import elapsed_s

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from echoless.client.coordinator import MOVED, Backoff, Coordinator
 from echoless.client.copier.position import Position, PositionError
 from echoless.client.groups.assignment import Partition
-from echoless.client.groups.coordinator import MOVED, Backoff, Coordinator
 from echoless.client.groups.errors import GenerationOverError, group_error
 from echoless.client.groups.member import OVER, Generation
 from echoless.protocol.errors import ErrorCode
@@ -64,7 +64,7 @@ class Positions:
         for topic, index in partitions:
             topics.setdefault(topic, []).append(index)
         rows = [{"name": name, "partition_indexes": some} for name, some in topics.items()]
-        group = self._coordinator.group
+        group = self._coordinator.key
         asked = {"group_id": group, "member_id": None, "member_epoch": -1, "topics": rows}
         # Before version 8 a request is about one group.
         fields = {"groups": [asked], "group_id": group, "topics": rows, "require_stable": True}
@@ -81,7 +81,7 @@ class Positions:
         """None if the question has to be repeated."""
         if type(answer).__version__ < _STABLE_FROM:
             raise PositionError(
-                f"group {self._coordinator.group}: its broker cannot tell whether commits are under way; "
+                f"group {self._coordinator.key}: its broker cannot tell whether commits are under way; "
                 "Apache Kafka can from 2.5 on"
             )
         found = answer.groups[0] if hasattr(answer, "groups") else answer
@@ -93,7 +93,7 @@ class Positions:
             if code.value == ErrorCode.UNSTABLE_OFFSET_COMMIT:
                 return None
             if code.value:
-                raise group_error(self._coordinator.group, "its offsets", code)
+                raise group_error(self._coordinator.key, "its offsets", code)
         return {
             (topic, row.partition_index): CommittedPosition(
                 row.committed_offset, row.metadata or ""
@@ -119,7 +119,7 @@ class Positions:
             }
             topics.setdefault(topic, []).append(row)
         fields = {
-            "group_id": self._coordinator.group,
+            "group_id": self._coordinator.key,
             "generation_id_or_member_epoch": generation.number,
             "member_id": generation.member_id,
             "group_instance_id": self._instance_id,
@@ -146,10 +146,10 @@ class Positions:
                     return False
                 if code == ErrorCode.OFFSET_METADATA_TOO_LARGE:
                     raise PositionError(
-                        f"group {self._coordinator.group}, {topic.name}-{row.partition_index}: its broker refuses "
+                        f"group {self._coordinator.key}, {topic.name}-{row.partition_index}: its broker refuses "
                         "the length of the producer's state: raise offset_metadata_max_bytes (Kafka: "
                         "offset.metadata.max.bytes), or let each input partition have fewer output partitions"
                     )
                 if code:
-                    raise group_error(self._coordinator.group, "its commit", row.error_code)
+                    raise group_error(self._coordinator.key, "its commit", row.error_code)
         return True

@@ -16,11 +16,11 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
 
 from echoless.client.aiokafka_options import security_arguments
+from echoless.client.coordinator import Backoff
 from echoless.client.copier.position import PositionError
 from echoless.client.copier.records import InputRecord
 from echoless.client.errors import ProducerError
 from echoless.client.groups.assignment import Partition
-from echoless.client.groups.coordinator import Backoff
 from echoless.client.messages import CLIENT_ID
 from echoless.client.security import Security
 

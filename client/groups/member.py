@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from echoless.client.coordinator import MOVED, Backoff, Coordinator
 from echoless.client.groups.assignment import (
     PROTOCOL_TYPE,
     Partition,
@@ -22,7 +23,6 @@ from echoless.client.groups.assignment import (
     write_assignment,
     write_subscription,
 )
-from echoless.client.groups.coordinator import MOVED, Backoff, Coordinator
 from echoless.client.groups.errors import GroupError, group_error
 from echoless.client.lease_keeper import elapsed_s
 from echoless.protocol.errors import ErrorCode

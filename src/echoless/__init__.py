@@ -36,11 +36,19 @@ if TYPE_CHECKING:
     from echoless.client.sequencer_actions import AfterFailure, Failure
     from echoless.client.settings import Settings
     from echoless.client.state import PartitionState, ProducerState, StateError
+    from echoless.client.transactions.errors import (
+        AbortableError,
+        FencedError,
+        TransactionError,
+        UnansweredError,
+    )
+    from echoless.client.transactions.group_metadata import GroupMetadata
     from echoless.protocol.record_batch import Codec
     from echoless.protocol.records import Headers
     from echoless.protocol.sasl.mechanism import Mechanism
 
 __all__ = [
+    "AbortableError",
     "AcknowledgedBatch",
     "Acknowledgement",
     "Acknowledgements",
@@ -56,6 +64,8 @@ __all__ = [
     "Copy",
     "DeliveryError",
     "Failure",
+    "FencedError",
+    "GroupMetadata",
     "Headers",
     "InputRecord",
     "Login",
@@ -76,6 +86,8 @@ __all__ = [
     "Tls",
     "TokenEndpoint",
     "TokenLogin",
+    "TransactionError",
+    "UnansweredError",
     "columns",
     "command_security",
     "partition_of",
@@ -128,6 +140,7 @@ if not TYPE_CHECKING:  # a type checker would take a `__getattr__` to have every
     __getattr__, __dir__ = imported_on_use(
         __name__,
         {
+            "AbortableError": "client.transactions.errors",
             "AcknowledgedBatch": "client.acknowledgements",
             "Acknowledgement": "client.acknowledgements",
             "Acknowledgements": "client.acknowledgements",
@@ -143,6 +156,8 @@ if not TYPE_CHECKING:  # a type checker would take a `__getattr__` to have every
             "Copy": "client.copier.records",
             "DeliveryError": "client.errors",
             "Failure": "client.sequencer_actions",
+            "FencedError": "client.transactions.errors",
+            "GroupMetadata": "client.transactions.group_metadata",
             "Headers": "protocol.records",
             "InputRecord": "client.copier.records",
             "Login": "client.security",
@@ -163,6 +178,8 @@ if not TYPE_CHECKING:  # a type checker would take a `__getattr__` to have every
             "Tls": "client.security",
             "TokenEndpoint": "client.security",
             "TokenLogin": "client.security",
+            "TransactionError": "client.transactions.errors",
+            "UnansweredError": "client.transactions.errors",
             "columns": "client.columns",
             "command_security": "client.command_config",
             "partition_of": "client.batch",

@@ -11,13 +11,14 @@ from echoless.client.producer import Producer
 from tests.client.test_state import GOLDEN
 from tests.support.echoless import Echoless
 from tests.support.stored_values import read_stored_values
+from tests.transactions.librdkafka import create_topic, read_until
 
 PAGE = Path(__file__).parents[2] / "docs" / "client.md"
 
 
 def test_example_copies_each_line_once(echoless: Echoless, tmp_path: Path, monkeypatch) -> None:
     """Run twice, the second time from an old checkpoint, it stores every line once."""
-    example, _ = examples()
+    example, *_ = examples()
     program = example.replace("127.0.0.1:9092", echoless.kafka_address).replace("1000", "10")
     monkeypatch.chdir(tmp_path)
     lines = [b"%d" % number for number in range(45)]
@@ -31,9 +32,19 @@ def test_example_copies_each_line_once(echoless: Echoless, tmp_path: Path, monke
     assert read_stored_values(echoless.kafka_address, "lines", 1) == [lines]
 
 
+def test_a_transaction_is_committed_as_shown(echoless: Echoless) -> None:
+    """Two records and an offset."""
+    _, example, _ = examples()
+    for topic in ("input", "orders", "totals"):
+        create_topic(echoless.kafka_address, topic)
+    exec(compile(example.replace("127.0.0.1:9092", echoless.kafka_address), str(PAGE), "exec"), {})
+    read_until(echoless.kafka_address, ["one"], "orders")
+    read_until(echoless.kafka_address, ["1"], "totals")
+
+
 def test_columns_are_sent_as_shown(echoless: Echoless) -> None:
     """Two chunks become one batch, in the order of their rows."""
-    _, example = examples()
+    *_, example = examples()
     times = pa.array([1_795_000_000_000, 1_795_000_000_001])
     chunks = [
         {"key": pa.array(["k", None]), "value": pa.array(values), "timestamp": times}

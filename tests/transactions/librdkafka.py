@@ -13,11 +13,11 @@ PARTITIONS = 3
 WITHIN_S = 30.0
 
 
-def create_topic(bootstrap: str, *, replicas: int = 1) -> None:
-    """Makes `TOPIC` and returns once it is there."""
+def create_topic(bootstrap: str, topic: str = TOPIC, *, replicas: int = 1) -> None:
+    """Makes the topic and returns once it is there."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     admin.list_topics(timeout=WITHIN_S)
-    admin.create_topics([NewTopic(TOPIC, PARTITIONS, replicas)])[TOPIC].result(WITHIN_S)
+    admin.create_topics([NewTopic(topic, PARTITIONS, replicas)])[topic].result(WITHIN_S)
 
 
 def transactional(bootstrap: str, name: str = "t", *, timeout_ms: int = 60_000) -> Producer:
@@ -49,7 +49,7 @@ def send(producer: Producer, values: Iterable[str], *, flush: bool = True) -> No
         assert not any(errors), errors
 
 
-def read(bootstrap: str, *, committed: bool = True) -> list[str]:
+def read(bootstrap: str, topic: str = TOPIC, *, committed: bool = True) -> list[str]:
     """Every value that a reader of this isolation finds, in no order, up to the ends of all partitions."""
     isolation = "read_committed" if committed else "read_uncommitted"
     consumer = Consumer(
@@ -62,7 +62,7 @@ def read(bootstrap: str, *, committed: bool = True) -> list[str]:
             "log_level": 0,
         }
     )
-    consumer.assign([TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)])
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
     found: list[str] = []
     ended: set[int] = set()
     until = time.monotonic() + WITHIN_S
@@ -80,8 +80,8 @@ def read(bootstrap: str, *, committed: bool = True) -> list[str]:
     return sorted(found)
 
 
-def read_until(bootstrap: str, wanted: Iterable[str]) -> None:
+def read_until(bootstrap: str, wanted: Iterable[str], topic: str = TOPIC) -> None:
     """Returns once a reader of committed records finds exactly these: markers follow the answer to a commit."""
     expected, until = sorted(wanted), time.monotonic() + WITHIN_S
-    while (found := read(bootstrap)) != expected:
+    while (found := read(bootstrap, topic)) != expected:
         assert time.monotonic() < until, found

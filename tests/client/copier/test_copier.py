@@ -12,13 +12,13 @@ import pytest
 
 from echoless.client.async_producer import AsyncProducer
 from echoless.client.cluster import Cluster, parse_addresses
+from echoless.client.coordinator import Coordinator
 from echoless.client.copier.copier import Copier, CopierFigures
 from echoless.client.copier.position import Position, PositionError
 from echoless.client.copier.positions import CommittedPosition, Positions
 from echoless.client.copier.records import InputRecord, OutputRecord, to_same_partition
 from echoless.client.copier.settings import CopierSettings
 from echoless.client.errors import DeliveryError, ProducerError
-from echoless.client.groups.coordinator import Coordinator
 from echoless.client.groups.member import Generation
 from echoless.client.lease_keeper import elapsed_s
 from tests.support.in_process import Running, in_process

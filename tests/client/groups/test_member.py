@@ -23,7 +23,7 @@ LOST = None
 class ScriptedCoordinator:
     """Answers each API from a script, the last answer again and again; remembers the requests."""
 
-    group = "g"
+    key = "g"
 
     def __init__(self, **scripts: list[Any]) -> None:
         self._scripts = {api: deque(answers) for api, answers in scripts.items()}
@@ -83,9 +83,7 @@ async def join(**scripts: list[Any]) -> tuple[ScriptedCoordinator, GroupMember, 
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "echoless.client.groups.coordinator.Backoff.pause", lambda _: asyncio.sleep(0)
-    )
+    monkeypatch.setattr("echoless.client.coordinator.Backoff.pause", lambda _: asyncio.sleep(0))
 
 
 async def test_follower_gets_its_assignment():

@@ -1,0 +1,1 @@
+"""Transactions of our own producer."""
