@@ -32,6 +32,7 @@ from echoless.broker.admin.readiness import unready
 from echoless.broker.admin.readings import Readable, Readings, rows_of
 from echoless.broker.admin.refusal import RefusalError
 from echoless.broker.admin.trace import TracePages
+from echoless.broker.admin.transactions import TransactionPages
 from echoless.broker.admin.view import BrokerView
 from echoless.broker.descriptors import descriptor_shares
 from echoless.protocol.acl import AclOperation
@@ -125,6 +126,7 @@ def application(broker: BrokerView) -> web.Application:
             web.get("/decisions", decisions.decisions),
             *TracePages(broker).routes(),
             *FaultPages(broker).routes(),
+            *TransactionPages(broker).routes(),
             *ConsoleFiles().routes(),
         ]
     )

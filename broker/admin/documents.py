@@ -138,10 +138,21 @@ def _partition_document(index: int, partition: PartitionView) -> dict[str, Any]:
         "log_start_offset": log.log_start_offset,
         "high_watermark": partition.high_watermark,
         "last_stable_offset": partition.last_stable_offset,
+        "held_back_by": _holder_document(partition),
         "log_end_offset": log.log_end_offset,
         "size_bytes": log.size_bytes,
         "producers": len(log.producers),
     }
+
+
+def _holder_document(partition: PartitionView) -> dict[str, int] | None:
+    """The oldest open transaction, which holds readers of committed records back; None without one."""
+    transactions = partition.log.producers.open_transactions
+    oldest = None if transactions is None else transactions.oldest()
+    if oldest is None:
+        return None
+    producer_id, first_offset = oldest
+    return {"producer_id": producer_id, "first_offset": first_offset}
 
 
 def producer_document(producer_id: int, entry: ProducerEntry, clock: Clock) -> dict[str, Any]:

@@ -74,7 +74,7 @@ async def transaction_document(
     """
     state = broker.transactions.look_at(name)
     if isinstance(state, ErrorCode):
-        raise _refused(name, state)
+        raise refused_id(name, state)
     value = state.value
     assert value is not None, "only known ids have a state"
     rows: list[dict[str, Any]] = []
@@ -103,7 +103,8 @@ def _partition(
     return {**row, "first_offset": first, "last_stable_offset": partition.last_stable_offset}
 
 
-def _refused(name: str, code: ErrorCode) -> RefusalError:
+def refused_id(name: str, code: ErrorCode) -> RefusalError:
+    """The refusal of a request about an id that this broker cannot answer for."""
     if code is ErrorCode.NOT_COORDINATOR:
         text = f"another broker coordinates the transactional id {name!r}"
         return RefusalError(HTTPStatus.NOT_FOUND, text)

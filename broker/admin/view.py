@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from echoless.broker.state_topics.shard_state import Unserved
     from echoless.coordinators.groups.answers import CommittedOffset, GroupAnswer, ListedGroup
     from echoless.coordinators.groups.requests import GroupRequest
+    from echoless.coordinators.transactions.answers import TransactionAnswer
+    from echoless.coordinators.transactions.requests import TransactionRequest
     from echoless.coordinators.transactions.state import TransactionalIdState
     from echoless.protocol.state_records.transaction_records import TransactionValue
 
@@ -119,6 +121,9 @@ class TransactionsView(Protocol):
 
     def all(self) -> Iterator[tuple[str, TransactionValue]]: ...
     def look_at(self, transactional_id: str) -> TransactionalIdState | ErrorCode: ...
+    def ask(
+        self, transactional_id: str, request: TransactionRequest
+    ) -> Answered[TransactionAnswer]: ...
     def readiness(self) -> ErrorCode: ...
     def unserved(self) -> Sequence[Unserved]: ...
     @property

@@ -27,6 +27,7 @@ PAGES = {
     "faults": "details.texts",
     "topics": "main table",
     "groups": "main .dim",
+    "transactions": "main p.dim",
     "broker": "line-plot path",
 }
 

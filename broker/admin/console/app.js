@@ -6,7 +6,7 @@ import { events } from "./events.js";
 import { Follower } from "./follower.js";
 import { oneAtATime, repeated } from "./looks.js";
 
-const PAGES = { live: "Live", producers: "Producers", diagram: "Diagram", faults: "Faults", topics: "Topics", groups: "Groups", broker: "Broker" };
+const PAGES = { live: "Live", producers: "Producers", diagram: "Diagram", faults: "Faults", topics: "Topics", groups: "Groups", transactions: "Transactions", broker: "Broker" };
 const THEMES = ["auto", "light", "dark"];
 
 const main = document.getElementById("page");

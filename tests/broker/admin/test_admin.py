@@ -216,6 +216,7 @@ async def test_topics_show_the_partitions_in_order(admin: AdminClient) -> None:
         "log_start_offset": 0,
         "high_watermark": 9,
         "last_stable_offset": 6,
+        "held_back_by": None,
         "log_end_offset": 10,
         "size_bytes": 500,
         "producers": 0,
