@@ -9,7 +9,7 @@ Ids are kept in the order of their last record, so expiry looks at the first of 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -144,8 +144,11 @@ class TransactionCoordinator:
         self._config = config
         self._elected_connection = elected_connection
         self._replayed: dict[str, TransactionValue] = {}
-        self._ids: dict[str, TransactionalIdState] = {}
-        """States in the order of their last record; none of an unknown id that nothing waits for."""
+        self._ids: OrderedDict[str, TransactionalIdState] = OrderedDict()
+        """States in the order of their last record; none of an unknown id that nothing waits for.
+
+        The first of a plain dictionary is found behind the places of all that have left it.
+        """
         self._spare: deque[int] = deque()
         self._is_short = False
         """More producer ids have been asked for."""
@@ -195,7 +198,7 @@ class TransactionCoordinator:
                 return [] if about is None else self._step(about, event, now)
             case AppendCommitted(token):
                 about = self._storing.pop(token)
-                self._ids[about] = self._ids.pop(about)
+                self._ids.move_to_end(about)
                 return self._step(about, TransactionStored(), now)
             case AppendFailed(token, code, may_commit):
                 about = self._storing[token] if may_commit else self._storing.pop(token)
@@ -306,7 +309,7 @@ class TransactionCoordinator:
             due_ms = now.wall_ms - self._config.transactional_id_expiration_ms
             if state.value is not None and state.value.update_ms > due_ms:
                 return [*effects, SetTimer(EXPIRY, now.monotonic_ms + _EXPIRY_INTERVAL_MS)]
-            self._ids[transactional_id] = self._ids.pop(transactional_id)
+            self._ids.move_to_end(transactional_id)
             effects += self._step(transactional_id, ExpiryCheck(), now)
         is_more = len(self._ids) > EXPIRIES_MAX
         delay_ms = self._config.retry_ms if is_more else _EXPIRY_INTERVAL_MS
