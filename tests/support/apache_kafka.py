@@ -77,7 +77,7 @@ class ApacheKafka:
         version: KafkaVersion = KafkaVersion.V3_9,
     ) -> None:
         self._jvm = jvm
-        self._version = version
+        self.version = version
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
         self.data_dir = directory / "kafka-data"
@@ -121,7 +121,7 @@ class ApacheKafka:
             f"-Dlog4j.configuration=file:{self._log4j}",
             f"-Dlog4j2.configurationFile={self._log4j}",
         )
-        jars = f"{self._version.jars}/*"
+        jars = f"{self.version.jars}/*"
         return ["java", *self._jvm, *log4j, "-cp", jars, main_class, *arguments]
 
     def _defaults(self, controller_port: int, more_listeners: Sequence[str]) -> dict[str, str]:

@@ -7,8 +7,6 @@ from collections.abc import Awaitable
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from echoless.broker.config.internal_topics import TRANSACTION_STATE
 from echoless.broker.config.loading import Config, LogFlush
 from echoless.broker.decisions.events import TransactionStep
@@ -28,6 +26,7 @@ from echoless.coordinators.transactions.requests import (
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.state_records.partitioner import partition_of
 from echoless.protocol.state_records.transaction_records import TransactionStatus
+from echoless.storage.file_system import StorageError
 from echoless.storage.log_config import LogConfig
 from tests.broker.partitions.fake_fencing import FakeFencing
 from tests.broker.partitions.led import Led
@@ -37,6 +36,10 @@ from tests.storage.one_log import NOW_MS, OneLog
 
 PARTITIONS = 2
 ID = "orders"
+
+
+def _fail(error: StorageError) -> None:
+    raise error
 
 
 class Coordinating:
@@ -61,7 +64,7 @@ class Coordinating:
         appends = AppendParts(
             now_ms=lambda: NOW_MS,
             wall_ms=lambda: NOW_MS,
-            fail_storage=pytest.fail,
+            fail_storage=_fail,
             metrics=self.metrics,
             timeout_s=60,
         )
@@ -93,6 +96,11 @@ class Coordinating:
         led.partition.topic, led.partition.index = TRANSACTION_STATE, index
         led.lead(2, isr=self.replicas)
         return led
+
+    @property
+    def timer_count(self) -> int:
+        """The timers of all ids."""
+        return sum(len(shard._timers) for shard in self.service.shards.values())
 
     async def serve(self) -> None:
         """Has the service lead both partitions, and returns when it serves."""
