@@ -302,6 +302,7 @@ def _new_coordinator_door(broker: Broker) -> CoordinatorDoor:
         broker.membership,
         broker.transactions.coordinator_of,
         partial(_answer_leader, broker),
+        partial(_look_for_leader, broker),
     )
 
 
@@ -311,6 +312,13 @@ async def _answer_leader(broker: Broker, ask: TransactionAsk) -> TransactionAnsw
     if own is None:
         return await broker.transactions.answer(ask)
     return await own.ask(ask)
+
+
+def _look_for_leader(broker: Broker, ask: TransactionAsk) -> TransactionAnswered | None:
+    """Answers it at once, unless fault rules may meet it."""
+    if broker.faults.own_messages is not None:
+        return None
+    return broker.transactions.look_for_leader(ask)
 
 
 async def _new_hanging(broker: Broker) -> HangingTransactions:

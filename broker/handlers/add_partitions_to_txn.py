@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from echoless.broker.config.internal_topics import INTERNAL_TOPICS
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
-from echoless.broker.handlers.group_answers import translated, with_rows
+from echoless.broker.handlers.group_answers import packed, translated, with_rows
 from echoless.broker.handlers.permits import may, rights_of
 from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.served import Names, Served
@@ -28,11 +28,13 @@ from echoless.broker.handlers.transaction_rows import (
     topic_rows,
 )
 from echoless.broker.network.request import Answer, Outcome, Request
+from echoless.broker.network.turns import ROWS_PER_TURN
 from echoless.coordinators.transactions.answers import TransactionAnswer
 from echoless.coordinators.transactions.requests import AddPartitions, VerifyPartitions
 from echoless.protocol.acl import CLUSTER_NAME, AclOperation, ResourceType
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.state_records.transaction_records import NO_TOPIC_ID, TransactionPartition
+from echoless.protocol.transaction_answers import encode_add_partitions_response
 
 if TYPE_CHECKING:
     from echoless.broker.authorization.access import Rights
@@ -71,12 +73,18 @@ def handle(request: Request, services: Services) -> Outcome:
         connection=request.peer.connection_id,
     )
 
-    def fields(answer: TransactionAnswer) -> dict[str, Any]:
+    def code_of(answer: TransactionAnswer) -> ErrorCode:
         note_answer(services, request, transactional_id, asked, answer)
-        code = code_of_version(answer.error_code, request.version, fenced_from=_FENCED_FROM)
-        return _all(topics, code)
+        return code_of_version(answer.error_code, request.version, fenced_from=_FENCED_FROM)
 
-    return translated(services.transactions.ask(transactional_id, asked), fields)
+    answered = services.transactions.ask(transactional_id, asked)
+    if len(partitions) > ROWS_PER_TURN:
+        return translated(answered, lambda answer: _all(topics, code_of(answer)))
+    named = [(topic.name, topic.partitions) for topic in topics]
+    version = request.version
+    return packed(
+        answered, lambda answer: encode_add_partitions_response(version, named, code_of(answer))
+    )
 
 
 def _judged(

@@ -6,10 +6,10 @@ the end raises the epoch, and the answer has the producer id and epoch to go on 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from echoless.broker.handlers.apis import declared
-from echoless.broker.handlers.group_answers import translated
+from echoless.broker.handlers.group_answers import packed
 from echoless.broker.handlers.permits import denied
 from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.served import Served
@@ -20,6 +20,7 @@ from echoless.broker.network.request import Answer, Outcome, Request
 from echoless.coordinators.transactions.answers import TransactionAnswer
 from echoless.coordinators.transactions.requests import EndTransaction
 from echoless.protocol.acl import AclOperation, ResourceType
+from echoless.protocol.transaction_answers import encode_end_txn_response
 
 if TYPE_CHECKING:
     from echoless.broker.authorization.access import Rights
@@ -42,18 +43,14 @@ def handle(request: Request, services: Services) -> Outcome:
         request.peer.connection_id,
     )
 
-    def fields(answer: TransactionAnswer) -> dict[str, Any]:
+    def pack(answer: TransactionAnswer) -> bytes:
         note_answer(services, request, body.transactional_id, asked, answer)
         code = code_of_version(
             answer.error_code, version, fenced_from=_FENCED_FROM, abortable_from=_ABORTABLE_FROM
         )
-        return {
-            "error_code": code,
-            "producer_id": answer.producer_id,
-            "producer_epoch": answer.producer_epoch,
-        }
+        return encode_end_txn_response(version, code, answer.producer_id, answer.producer_epoch)
 
-    return translated(services.transactions.ask(body.transactional_id, asked), fields)
+    return packed(services.transactions.ask(body.transactional_id, asked), pack)
 
 
 def refuse(refusal: Refusal, _services: Services) -> Answer:

@@ -49,7 +49,7 @@ from echoless.coordinators.groups.requests import (
 )
 from echoless.protocol.acl import AclOperation, ResourceType
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.native.transactions import TransactionAsk
+from echoless.protocol.native.transactions import TransactionAnswered, TransactionAsk
 from echoless.protocol.state_records.transaction_records import TransactionPartition
 from echoless.protocol.typed_requests import typed
 
@@ -221,7 +221,7 @@ async def _verify(
         message = "transactions are not served yet"
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
     is_add = version >= ADDS_FROM
-    answered = await services.produce.ask(
+    answered = services.produce.ask(
         TransactionAsk(
             transactional_id=body.transactional_id,
             producer_id=body.producer_id,
@@ -233,6 +233,8 @@ async def _verify(
             ),
         )
     )
+    if not isinstance(answered, TransactionAnswered):
+        answered = await answered
     code = answered.error_code
     if code is ErrorCode.NONE:
         (code,) = answered.partition_codes

@@ -165,6 +165,8 @@ class AnsweringConnection(asyncio.BufferedProtocol):
         try:
             for slot in kept:
                 self._take(slot)
+        except CloseConnectionError as error:
+            self.close(str(error))
         except Exception as error:  # noqa: BLE001 - a bug costs its client, not the broker
             self._on_bug(error)
         finally:

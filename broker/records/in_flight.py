@@ -15,7 +15,7 @@ The handlers of the ports decode and encode; everything between is in this room:
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -34,7 +34,7 @@ from echoless.storage.file_system import StorageError
 if TYPE_CHECKING:
     from echoless.broker.authentication.producer_binding import ProducerBinding
     from echoless.broker.quotas.quotas import Quotas
-    from echoless.protocol.native.transactions import TransactionAnswered, TransactionAsk
+    from echoless.protocol.native.transactions import AnsweredNowOrLater, TransactionAsk
 
 ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1
@@ -61,7 +61,7 @@ class ProduceParts:
     quotas: Quotas
     binding: ProducerBinding | None = None
     """The principals that producer ids belong to; None: everyone may use them."""
-    ask: Callable[[TransactionAsk], Awaitable[TransactionAnswered]] | None = None
+    ask: Callable[[TransactionAsk], AnsweredNowOrLater] | None = None
     """Asks the coordinator of a transactional id, at once; None while transactions are not served."""
 
 

@@ -13,20 +13,29 @@ becomes that of the produce request:
 
 A batch whose transaction has ended before the answer came gets what the coordinator would say now, 120. From version 12 on the
 partition is added to the transaction (KIP-890, part 2); before, the client has added it. Clients repeat
-what was answered with 19 or 51. The batches of a request ask when it comes, so that their questions go together.
+what was answered with 19 or 51. The batches of a request ask when it comes, so that their questions go together; those that
+are answered at once are appended in the same step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import Final
 
 from echoless.broker.partitions.core.membership import Membership, Question, judge, question_about
 from echoless.broker.partitions.partition import Partition
 from echoless.broker.records.append import StoredBatch, append_batch, failed_produce
-from echoless.broker.records.in_flight import ACKS_ALL, InFlightProduce, TopicKey, Unsettled
+from echoless.broker.records.in_flight import (
+    ACKS_ALL,
+    InFlightProduce,
+    TopicKey,
+    Unsettled,
+)
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.native.transactions import TransactionAnswered, TransactionAsk
+from echoless.protocol.native.transactions import (
+    AnsweredNowOrLater,
+    TransactionAnswered,
+    TransactionAsk,
+)
 from echoless.protocol.produce import PartitionProduced
 from echoless.protocol.record_batch import BatchHeader, Buffer
 from echoless.protocol.state_records.transaction_records import TransactionPartition
@@ -62,8 +71,8 @@ def append_in_transaction(
     if question is None:
         return append_batch(flight, partition, records, header)
     batch = TransactionalBatch(flight, topic, partition.index, records, header)
-    batch.ask(partition, question)
-    return batch
+    answered = batch.ask(partition, question)
+    return batch.settle(partition, answered) if isinstance(answered, TransactionAnswered) else batch
 
 
 class TransactionalBatch(Unsettled):
@@ -88,14 +97,14 @@ class TransactionalBatch(Unsettled):
         self._header = header
         self._asked = 0
 
-    def ask(self, partition: Partition, question: Question) -> None:
-        """Asks the coordinator; `append` waits for the answer."""
+    def ask(self, partition: Partition, question: Question) -> AnsweredNowOrLater:
+        """Asks the coordinator; returns the answer, or what `append` waits for."""
         flight, header = self._flight, self._header
         assert flight.parts.ask is not None, "transactional batches are refused without it"
         is_add = flight.request.version >= ADDS_FROM
         self._question = question
         self._asked += 1
-        self._answered: Awaitable[TransactionAnswered] = flight.parts.ask(
+        self._answered: AnsweredNowOrLater = flight.parts.ask(
             TransactionAsk(
                 transactional_id=flight.transactional_id,
                 producer_id=header.producer_id,
@@ -109,30 +118,34 @@ class TransactionalBatch(Unsettled):
                 ),
             )
         )
+        return self._answered
 
     async def append(self) -> PartitionProduced | StoredBatch | Unsettled:
         """Waits for the coordinator, then appends the batch, or returns the error of its partition."""
         flight = self._flight
         partition = None
         try:
-            answered = await self._answered
+            answered = self._answered
+            if not isinstance(answered, TransactionAnswered):
+                answered = await answered
             flight.read_clock()
             partition = flight.parts.find(self._topic, self._index)  # it may have gone meanwhile
             partition.check_leader()
             if flight.acks == ACKS_ALL:
                 partition.check_in_sync()
-            check_answer(answered, flight.request.version)
-            return self._append_to(partition, answered.number)
+            return self.settle(partition, answered)
         except KafkaError as error:
             return failed_produce(self._index, error, partition)
         except StorageError as error:
             flight.parts.fail_storage(error)
             return PartitionProduced(self._index, ErrorCode.KAFKA_STORAGE_ERROR)
 
-    def _append_to(
-        self, partition: Partition, number: int
+    def settle(
+        self, partition: Partition, answered: TransactionAnswered
     ) -> PartitionProduced | StoredBatch | Unsettled:
-        flight, header = self._flight, self._header
+        """Appends the batch if the coordinator has said yes, and that holds. Raises `KafkaError`, `StorageError`."""
+        flight, header, number = self._flight, self._header, answered.number
+        check_answer(answered, flight.request.version)
         producers = partition.log.producers
         match judge(producers, header, self._question, number):
             case Membership.APPEND:

@@ -220,6 +220,11 @@ class Shard(ABC, Generic[Core, Request, Answer]):
             return self._held.hold(request)
         return self._held.join(request) if self._held else self._ask_now(request)
 
+    @property
+    def answers_at_once(self) -> bool:
+        """Whether it serves, no request is held, and no other broker may lead."""
+        return self._coordinator is not None and not self._held and self._leadership.is_certain
+
     def append_now(self) -> None:
         """Appends what requests of this turn of the loop have changed, so that the next request finds it stored."""
         self._appends.append_now()

@@ -3,6 +3,9 @@
 Questions that come in one turn of the event loop, or while as many requests as may be are on their way, go together: one
 message for each coordinator, and in it one row for each transaction, however many batches ask. Every question is answered:
 with COORDINATOR_NOT_AVAILABLE if nothing better is known, and then its partitions may have been added nevertheless.
+
+A question of a client that has added its partitions itself, about an id that this broker coordinates, is answered at once: it
+changes nothing, and each request that waits keeps later ones of its connection waiting.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from echoless.broker.replication.peer_connection import PeerError
 from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
 from echoless.protocol.native.transactions import (
     AddOrVerify,
+    AnsweredNowOrLater,
     TransactionAnswered,
     TransactionAsk,
     read_add_or_verify_answer,
@@ -40,6 +44,8 @@ _PARTITION_BYTES: Final = 32
 """Bytes of a partition in a message besides the name of its topic; at least."""
 
 AskHere = Callable[[TransactionAsk], Awaitable[TransactionAnswered]]
+LookHere = Callable[[TransactionAsk], TransactionAnswered | None]
+"""Answers at once, or not."""
 
 
 class CoordinatorDoor:
@@ -51,24 +57,26 @@ class CoordinatorDoor:
         cluster: ClusterMembership,
         coordinator_of: Callable[[str], int],
         ask_here: AskHere,
+        look_here: LookHere = lambda _: None,
     ) -> None:
-        """`coordinator_of` raises `KafkaError` if none is known; `ask_here` asks a coordinator on this broker."""
+        """`coordinator_of` raises `KafkaError` if none is known; `ask_here` and `look_here` ask a coordinator on this broker."""
         self._broker_id = broker_id
         self._cluster = cluster
         self._coordinator_of = coordinator_of
         self._ask_here = ask_here
+        self._look_here = look_here
         self._queues: dict[int, _CoordinatorQueue] = {}
 
-    def ask(self, ask: TransactionAsk) -> asyncio.Future[TransactionAnswered]:
-        """Asks the id's coordinator; a question has at most `PARTITIONS_PER_ROW` partitions. The future never raises."""
+    def ask(self, ask: TransactionAsk) -> AnsweredNowOrLater:
+        """Asks the id's coordinator; a question has at most `PARTITIONS_PER_ROW` partitions. A future never raises."""
         try:
             broker_id = self._coordinator_of(ask.transactional_id)
         except KafkaError as error:
-            answered: asyncio.Future[TransactionAnswered] = (
-                asyncio.get_running_loop().create_future()
-            )
-            answered.set_result(TransactionAnswered(error.code))
-            return answered
+            return TransactionAnswered(error.code)
+        if broker_id == self._broker_id and not ask.is_add:
+            answered = self._look_here(ask)
+            if answered is not None:
+                return answered
         queue = self._queues.get(broker_id)
         if queue is None:
             send = self._send_here if broker_id == self._broker_id else self._send_to(broker_id)

@@ -5,7 +5,6 @@ Handlers `ask` about an id; one that another broker coordinates is answered NOT_
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -30,7 +29,11 @@ if TYPE_CHECKING:
     from echoless.coordinators.transactions.requests import AddPartitions, TransactionRequest
     from echoless.coordinators.transactions.state import TransactionalIdState
     from echoless.protocol.native.find_transactions import TransactionsFound
-    from echoless.protocol.native.transactions import TransactionAnswered, TransactionAsk
+    from echoless.protocol.native.transactions import (
+        AnsweredNowOrLater,
+        TransactionAnswered,
+        TransactionAsk,
+    )
     from echoless.protocol.state_records.transaction_records import TransactionValue
 
 
@@ -106,8 +109,13 @@ class TransactionService(Shards["TransactionShard"]):
         step = named_step(request, answer, value, self._appends.wall_ms())
         self._note(step._replace(transactional_id=transactional_id, api="add_or_verify"))
 
-    def ask_coordinator(self, ask: TransactionAsk) -> asyncio.Future[TransactionAnswered]:
-        """Asks the id's coordinator, wherever it is, for a partition that this broker leads. The future never raises."""
+    def look_for_leader(self, ask: TransactionAsk) -> TransactionAnswered | None:
+        """Answers a leader that adds nothing, as `answer` would; None if it has to wait, or is not for this broker."""
+        shard = self.shard_of(ask.transactional_id)
+        return None if shard is None else shard.look_for_leader(ask)
+
+    def ask_coordinator(self, ask: TransactionAsk) -> AnsweredNowOrLater:
+        """Asks the id's coordinator, wherever it is, for a partition that this broker leads. A future never raises."""
         if self._door is None:
             self._door = self._new_door()
         return self._door.ask(ask)

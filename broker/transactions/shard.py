@@ -14,6 +14,7 @@ from echoless.broker.partitions.partition import Partition
 from echoless.broker.state_topics.append_parts import AppendParts
 from echoless.broker.state_topics.shard import Shard
 from echoless.broker.state_topics.shard_state import ShardState
+from echoless.broker.transactions.leaders_question import answered_to_leader
 from echoless.broker.transactions.marker_queue import MarkerSource
 from echoless.broker.transactions.noted import own_step
 from echoless.coordinators.events import AppendCommitted
@@ -29,7 +30,10 @@ from echoless.coordinators.transactions.coordinator import (
 )
 from echoless.coordinators.transactions.effects import CloseConnection
 from echoless.coordinators.transactions.events import MarkerAnswered, PartitionDeleted
+from echoless.coordinators.transactions.joins import verified
+from echoless.coordinators.transactions.requests import VerifyPartitions
 from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.native.transactions import TransactionAnswered, TransactionAsk
 
 if TYPE_CHECKING:
     from echoless.broker.decisions.events import TransactionStep
@@ -121,6 +125,15 @@ class TransactionShard(Shard["TransactionCoordinator", IdRequest, TransactionAns
                     awaited.fail(_overtaken(awaited.request))
             case NeedProducerIds(wanted):
                 self.begin(self._supply(wanted), "getting producer ids")
+
+    def look_for_leader(self, ask: TransactionAsk) -> TransactionAnswered | None:
+        """Answers a leader that adds nothing; None if it has to wait."""
+        coordinator = self.coordinator
+        if coordinator is None or not self.answers_at_once:
+            return None
+        partitions = frozenset(ask.partitions)
+        request = VerifyPartitions(ask.producer_id, ask.producer_epoch, partitions)
+        return answered_to_leader(ask, verified(coordinator[ask.transactional_id], request))
 
     @property
     def is_over(self) -> bool:

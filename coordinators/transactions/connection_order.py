@@ -34,4 +34,5 @@ def with_connection(
     value = state.value
     if request.connection is None or value is None or request[:2] != value[:2]:
         return state
-    return state._replace(newest=SessionConnection(*request[:2], request.connection))
+    newest = SessionConnection(*request[:2], request.connection)
+    return state if state.newest == newest else state._replace(newest=newest)

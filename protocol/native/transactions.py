@@ -7,7 +7,7 @@ successor; `NO_TOPIC_ID` stands for any. `docs/native.md` is the reference. Pure
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from echoless.protocol.errors import DecodeError, ErrorCode
@@ -88,6 +88,10 @@ class TransactionAnswered(NamedTuple):
             "number": self.number,
             "codes": [int(code) for code in self.partition_codes],
         }
+
+
+AnsweredNowOrLater = TransactionAnswered | Awaitable[TransactionAnswered]
+"""The answer of a coordinator on the same broker, or one that is still to come."""
 
 
 class AddOrVerify(NamedTuple):

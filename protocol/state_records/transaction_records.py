@@ -38,6 +38,10 @@ _PREVIOUS_ID, _NEXT_ID, _CLIENT_VERSION = 0, 1, 2
 _NUMBER, _LAST_EPOCH, _ENDED = 10_000, 10_001, 10_002
 _TOPIC_ID: Final = 10_000
 """A tag of a topic."""
+_TAG_BYTES: Final = {
+    tag: write_unsigned_varint(tag)
+    for tag in (_PREVIOUS_ID, _NEXT_ID, _CLIENT_VERSION, _NUMBER, _LAST_EPOCH, _ENDED, _TOPIC_ID)
+}
 
 
 class TransactionStatus(enum.IntEnum):
@@ -173,11 +177,8 @@ def _pack_topics(partitions: Iterable[TransactionPartition]) -> bytes:
 
 
 def _pack_tags(tags: Iterable[tuple[int, bytes]]) -> bytes:
-    packed = [
-        write_unsigned_varint(tag) + write_unsigned_varint(len(field)) + field
-        for tag, field in tags
-    ]
-    return write_unsigned_varint(len(packed)) + b"".join(packed)
+    packed = [_TAG_BYTES[tag] + bytes((len(field),)) + field for tag, field in tags]
+    return b"".join((bytes((len(packed),)), *packed))  # sizes and counts are varints of one byte
 
 
 def read_transaction_value(data: bytes) -> TransactionValue:

@@ -11,6 +11,7 @@ from echoless.broker.network.connection import Connection
 from echoless.broker.network.loop_turn import LOOP_TURN
 from echoless.broker.network.memory_budget import MemoryBudget
 from echoless.broker.network.promise import Promise
+from echoless.broker.network.request import CloseConnectionError
 from echoless.broker.network.unsent_answers import UNSENT_BYTES_MAX, UnsentAnswers
 from tests.broker.network.fed_connection import RecordingTransport, framed, receive
 
@@ -34,6 +35,8 @@ class Echo(Promise):
     def _result(self) -> bytes:
         if self.payload == b"bug":
             raise KeyError(self.payload)
+        if self.payload == b"close":
+            raise CloseConnectionError("as asked")
         return self.payload
 
 
@@ -133,6 +136,15 @@ async def test_the_memory_of_a_large_request_is_free_while_its_promise_waits(fed
     """A produce may wait long for its replicas."""
     await fed.send(b"x" * FRAME_SIZE_MAX)
     assert fed.budget.used == 0
+
+
+async def test_an_answer_that_closes_the_connection_is_no_bug(fed, caplog):
+    """A request that may be a copy of one that was answered has no other answer."""
+    await fed.send(b"1", b"close")
+    await fed.keep(0, 1)
+    assert fed.transport.writes == [framed(b"1"), b"closed"]
+    assert fed.metrics.requests_failed_total == 0
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 async def test_a_lost_client_abandons_its_promises(fed):

@@ -50,7 +50,10 @@ class Coordinators(StandAlone):
         self.go.set()
         self.failure: Exception | None = None
         self.unknown: set[str] = set()
-        self.door = CoordinatorDoor(HERE, self, self.coordinator_of, self.ask_here)
+        self.known_at_once: TransactionAnswered | None = None
+        self.door = CoordinatorDoor(
+            HERE, self, self.coordinator_of, self.ask_here, lambda _: self.known_at_once
+        )
 
     def coordinator_of(self, transactional_id: str) -> int:
         if transactional_id in self.unknown:
@@ -146,10 +149,22 @@ async def test_a_broker_that_does_not_answer_is_not_available(failure: Exception
     assert (await two.door.ask(asking("a", 0))).error_code is ErrorCode.NONE
 
 
+async def test_a_look_at_an_id_of_this_broker_is_answered_at_once() -> None:
+    """Unless its coordinator has to wait; what adds a partition always goes with others."""
+    two = Coordinators()
+    look = asking("h", 0)._replace(is_add=False)
+    assert isinstance(two.door.ask(look), asyncio.Future)
+    two.known_at_once = judged(look)
+    assert two.door.ask(look) == judged(look)
+    for other in (asking("h", 0), asking("a", 0)._replace(is_add=False)):
+        assert isinstance(two.door.ask(other), asyncio.Future)
+    await two.door.close()
+
+
 async def test_an_id_without_a_known_coordinator_is_answered_at_once() -> None:
     two = Coordinators()
     two.unknown.add("a")
-    assert two.door.ask(asking("a", 0)).result() == NOT_AVAILABLE
+    assert two.door.ask(asking("a", 0)) == NOT_AVAILABLE
 
 
 async def test_a_client_that_is_gone_does_not_keep_others_from_their_answer() -> None:

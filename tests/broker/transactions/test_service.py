@@ -16,12 +16,14 @@ from echoless.broker.state_topics.shard_state import ShardState
 from echoless.broker.transactions import marker_sender
 from echoless.broker.transactions import shard as shard_module
 from echoless.coordinators.transactions.answers import TransactionAnswer
+from echoless.coordinators.transactions.coordinator import SPARE_IDS
 from echoless.coordinators.transactions.requests import (
     EndTransaction,
     InitTransactionalId,
     VerifyPartitions,
 )
 from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.native.transactions import TransactionAsk
 from echoless.protocol.state_records.transaction_records import TransactionStatus
 from tests.broker.transactions.coordinating import ID, PARTITIONS, Coordinating
 from tests.broker.transactions.fake_door import place
@@ -72,6 +74,28 @@ async def test_an_id_of_another_broker_is_refused(one: Coordinating) -> None:
     assert one.service.look_at(ID) is ErrorCode.NOT_COORDINATOR
     assert await one.ask(init, "") == TransactionAnswer(ErrorCode.INVALID_REQUEST)
     assert one.service.look_at("") is ErrorCode.INVALID_REQUEST
+
+
+async def test_a_leader_of_this_broker_may_look_at_once(one: Coordinating) -> None:
+    """With the answer of `answer`; not while the coordinator loads, nor once another broker may lead."""
+    identity = await one.begin(0)
+    for index in (0, 1):
+        ask = TransactionAsk(
+            ID, *identity, is_add=False, client_version=0, partitions=(place(index),)
+        )
+        found = one.service.look_for_leader(ask)
+        assert found == await one.service.answer(ask)
+        assert found is not None
+        assert found.partition_codes == (
+            ErrorCode.TRANSACTION_ABORTABLE if index else ErrorCode.NONE,
+        )
+    one.home.fencing.is_proved = False
+    assert one.service.look_for_leader(ask) is None
+    one.home.fencing.is_proved = True
+    one.service.lost(one.home.partition)
+    assert one.service.look_for_leader(ask) is None
+    one.service.led(one.home.partition, 2)
+    assert one.service.look_for_leader(ask) is None
 
 
 async def test_loads_are_counted(one: Coordinating) -> None:
@@ -151,7 +175,7 @@ async def test_nothing_is_answered_before_it_is_committed() -> None:
     one = Coordinating(replicas=(1, 2))
     await one.serve()
     log, partition = one.home.one.log, one.home.partition
-    await until(lambda: one.last_producer_id > 100)
+    await until(lambda: one.last_producer_id >= 99 + SPARE_IDS * PARTITIONS)
     asked = asyncio.ensure_future(one.ask(InitTransactionalId(1000)))
     await until(lambda: log.log_end_offset == 1)
     await asyncio.sleep(0.005)
