@@ -1,7 +1,8 @@
 """The cleaners of Echoless and Apache Kafka 3.9 at the same topics, and what a producer notices of them.
 
 *cleaner*: MB of closed segments by second, from the change of a topic's ratio to the end of its pass, with up to
-0.2 s until the cleaner looks; nothing else is asked of the broker.
+0.2 s until the cleaner looks; nothing else is asked of the broker. And by the processor time of the broker and its
+processes, which says more on a machine that others use.
 *produce*: the time from a 1 KB batch to its acknowledgement (`acks=all`, one at a time, every 2 ms) while the broker
 cleans another topic, six seconds at most, and just before.
 
@@ -23,6 +24,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
+from benchmarks.many_partitions import processor_s
 from benchmarks.versus_kafka import KAFKA_JVM
 from echoless.protocol.records import Record, build_batch
 from tests.support.apache_kafka import ApacheKafka
@@ -55,9 +57,13 @@ class Subject:
     name: str
     address: str
     data_dir: Path
+    pid: int
     passes_of: Callable[[str], int]
     """How often the cleaner has come to the end of a pass, by the name of the topic that it is asked to clean."""
     speeds: list[float] = field(default_factory=list)
+    processor_speeds: list[float] = field(default_factory=list)
+    speeds_beside: list[float] = field(default_factory=list)
+    """Beside the producer."""
     ratios: list[float] = field(default_factory=list)
 
 
@@ -89,7 +95,9 @@ async def measure_brokers(size: int, rounds: int, *, has_kafka: bool) -> None:
                 await _clean_beside_a_producer(subject, f"beside-{number}")
     for subject in subjects:
         print(
-            f"{subject.name}: cleaner {statistics.median(subject.speeds):.1f} MB/s; produce p99 while cleaning / "
+            f"{subject.name}: cleaner {statistics.median(subject.speeds):.1f} MB/s, "
+            f"{statistics.median(subject.processor_speeds):.1f} by processor time, "
+            f"{statistics.median(subject.speeds_beside):.1f} beside the producer; produce p99 while cleaning / "
             f"p99 without {statistics.median(subject.ratios):.2f}; medians of {rounds}"
         )
 
@@ -102,7 +110,11 @@ def _echoless() -> Iterator[Subject]:
         broker.start()
         try:
             yield Subject(
-                "Echoless", broker.kafka_address, broker.data_dir, lambda _: _passes(broker)
+                "Echoless",
+                broker.kafka_address,
+                broker.data_dir,
+                broker.process.pid,
+                lambda _: _passes(broker),
             )
         finally:
             broker.kill()
@@ -120,7 +132,7 @@ def _kafka() -> Iterator[Subject]:
             return checkpoint.exists() and f"{topic} 0 " in checkpoint.read_text()
 
         try:
-            yield Subject("Kafka", kafka.address, kafka.data_dir, passes_of)
+            yield Subject("Kafka", kafka.address, kafka.data_dir, kafka.process.pid, passes_of)
         finally:
             kafka.kill()
 
@@ -145,13 +157,15 @@ async def _fill(subject: Subject, batches: Sequence[bytes], rounds: int) -> None
 
 async def _clean_alone(subject: Subject, topic: str) -> None:
     size, begun = _closed_bytes(subject, topic), time.monotonic()
+    used = processor_s(subject.pid)
     await _cleaned(subject, topic)
     took = time.monotonic() - begun
     subject.speeds.append(size / MEGABYTE / took)
+    subject.processor_speeds.append(size / MEGABYTE / max(processor_s(subject.pid) - used, 0.01))
     left = _closed_bytes(subject, topic) / MEGABYTE
     print(
         f"{subject.name}: {size / MEGABYTE:.0f} MB became {left:.0f} MB in {took:.1f} s: "
-        f"{subject.speeds[-1]:.1f} MB/s"
+        f"{subject.speeds[-1]:.1f} MB/s, {subject.processor_speeds[-1]:.1f} MB by second of processor time"
     )
 
 
@@ -159,7 +173,11 @@ async def _clean_beside_a_producer(subject: Subject, topic: str) -> None:
     connection = await RawConnection.open(subject.address)
     await _latencies(connection, lambda: False, seconds=0.5)
     quiet = await _latencies(connection, lambda: False)
+    size, begun = _closed_bytes(subject, topic), time.monotonic()
     cleaning = asyncio.create_task(_cleaned(subject, topic))
+    cleaning.add_done_callback(
+        lambda _: subject.speeds_beside.append(size / MEGABYTE / (time.monotonic() - begun))
+    )
     busy = await _latencies(connection, cleaning.done)
     await cleaning  # no later round may find the cleaner at work
     await connection.close()

@@ -145,9 +145,9 @@ def list_topics(admin: AdminClient) -> None:
 
 
 def processor_s(pid: int) -> float:
-    """Processor time that the process has taken so far, in threads that have ended too."""
+    """Processor time that the process has taken so far, in threads and child processes that have ended too."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def idle_percent(pid: int) -> float:

@@ -263,9 +263,11 @@ class Broker:
             self.clock,
             self.metrics,
             on_failure=self.fail_storage,
+            has_processes=self.environment.has_processes,
         )
         self.settings.listen(self.cleaner.settings_changed)
         self.housekeeping.listen(self.cleaner.note_changed)
+        self.replicas.listen_to_settings(self.cleaner.note_changed)
         self._tasks.append(essential_task(self.cleaner.run(), "cleaner"))
 
     async def _end_hanging(self) -> None:

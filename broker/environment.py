@@ -40,6 +40,8 @@ class Environment(NamedTuple):
     new_uuid: Callable[[], uuid.UUID]
     monotonic_ms: Callable[[], int]
     """Milliseconds since some moment; cannot be set, and stands still while the machine sleeps."""
+    has_processes: bool = False
+    """Whether other processes of the machine see the same files."""
     run_all: RunAll = one_by_one
     """Runs many pieces of work that wait for the disk."""
 
@@ -54,6 +56,7 @@ def this_machine() -> Environment:
         rng=Random(),  # noqa: S311 - spreads replicas, keeps no secret
         new_uuid=uuid.uuid4,
         monotonic_ms=monotonic_ms,
+        has_processes=True,
         run_all=in_threads,
     )
 

@@ -11,6 +11,7 @@
             00000000000000000042.snapshot                   (producer state of all offsets < 42)
             replacement.snapshot                            (of the log that will replace this one)
             00000000000000000000.log.cleaned  .log.swap     (compaction's; `compaction/swap.py`)
+            00000000000000000000.4711.log.cleaned           (by a process of its own, with its id)
         <topic>-<partition>.<32 hex digits>-delete/         (being deleted)
         <topic>-<partition>.<time>-<32 hex digits>-stray/   (set aside; `strays.py`)
 

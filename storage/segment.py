@@ -314,11 +314,6 @@ class Segment:
             position = placed.end_position
         return position
 
-    def adopt_indexes(self, indexes: SegmentIndexes) -> None:
-        """Takes over indexes that were made while the file was written under another name."""
-        indexes.describe(self.file)
-        self.indexes = indexes
-
     def truncate_to(self, offset: int) -> None:
         """Cuts off the batches from `offset` on, where a batch ends, durably; appends may follow."""
         first = next(self.headers_from(offset), None)

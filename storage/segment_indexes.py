@@ -17,7 +17,7 @@ Called by `segment.py`. Knows nothing of appending and of other segments.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from echoless.protocol.record_batch import HEADER_SIZE
 from echoless.storage import offset_index, paths, time_index
@@ -34,6 +34,15 @@ _ENTRY_SIZES: Final = {
     paths.OFFSET_INDEX: offset_index.ENTRY_SIZE,
     paths.TIME_INDEX: time_index.ENTRY_SIZE,
 }
+
+
+class SealedIndexes(NamedTuple):
+    """The sparse indexes of a closed segment, without its file; can be pickled."""
+
+    offsets: OffsetIndex
+    times: TimeIndex
+    top: tuple[int, int]
+    """See `SegmentIndexes.top`."""
 
 
 class SegmentIndexes:
@@ -188,9 +197,10 @@ class SegmentIndexes:
         self._is_top_known = True
         self.is_unsaved = True
 
-    def describe(self, file: File) -> None:
-        """Has the indexes describe this file, which holds the bytes that they were made for."""
-        self._file = file
+    def adopt(self, sealed: SealedIndexes) -> None:
+        """Takes over the indexes of the same bytes under another name; no file has them yet."""
+        self.begin()
+        self._offsets, self._times, (self._top_timestamp, self._top_offset) = sealed
 
     def note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
         """Adds the batch at `position`, after all others."""
@@ -205,10 +215,11 @@ class SegmentIndexes:
             self._bytes_since_entry = 0
         self._bytes_since_entry += size
 
-    def seal(self) -> None:
+    def seal(self) -> SealedIndexes:
         """Adds the newest record to the time index: the segment is closed."""
         self.is_unsaved = True
         self.times.maybe_append(self._top_timestamp, self._top_offset)
+        return SealedIndexes(self.offsets, self.times, (self._top_timestamp, self._top_offset))
 
     def truncate_to(self, position: int, offset: int) -> None:
         """Drops the batches from `position` and `offset` on.

@@ -40,7 +40,7 @@ DOORS: Final[Mapping[str, str]] = {
     "broker/handlers/merged_responses.py": "kio: the first response that is merged",
     "broker/metadata/config_nodes.py": "urllib.parse: a quota or user whose name needs escapes",
     "broker/network/server.py": "OpenSSL: a listener with TLS",
-    "broker/partitions/cleaner.py": "swaps: the first pass",
+    "broker/partitions/cleaner.py": "the first pass: swaps, and its process",
     "broker/records/pending.py": "transactions: the first batch of one",
     "broker/serve.py": "the broker, once the configuration is known to be valid; fault rules",
     "broker/without_openssl.py": "asyncio and uvloop, behind a placeholder for ssl",

@@ -1,8 +1,8 @@
 """The cleaner: compacts logs in the background, one at a time, the one with the largest dirty part first.
 
-The work is done in a thread, some milliseconds at a time. While clients ask for anything it is a quarter of one, for a
-request may have to wait so long for the interpreter, and the cleaner pauses four times as long as it worked. Only the
-swaps of finished segments touch a log.
+The work of a large pass is done by a process beside the broker, which ends with the round; that of a small one by a thread
+(`cleaner_steps.py`), as a process takes a tenth of a second to begin. Only the swaps of finished segments touch a log. Where no
+process can be had, or it has died, threads do all.
 
 A partition that cannot be cleaned is tried again after a minute, then after two, and so on up to an hour; it
 is named in a line at ERROR, on `/health` and in a metric until it has been cleaned. The others go on.
@@ -16,14 +16,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Generator, Iterable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from echoless.broker.clock import Clock
 from echoless.broker.config.names import Config
 from echoless.broker.metrics import Metrics
 from echoless.broker.network.loop_turn import LOOP_TURN
+from echoless.broker.partitions.cleaner_steps import END, PassSteps, ProcessSteps, ThreadSteps
 from echoless.broker.partitions.partition import Partition
 from echoless.broker.threads import DISK
 from echoless.storage.compaction.compaction import StalePassError, Uncleanable
@@ -32,21 +32,18 @@ from echoless.storage.due_times import DueTimes
 from echoless.storage.file_system import OutOfDescriptorsError, StorageError
 
 if TYPE_CHECKING:
-    from echoless.storage.compaction.cleaning import Cleaning, CleaningReport, Step
+    from echoless.broker.partitions.cleaner_process import CleanerProcess
+    from echoless.storage.compaction.cleaning import Cleaning, CleaningReport
     from echoless.storage.compaction.swap import Cleaned
 
 logger = logging.getLogger(__name__)
 
 Key = tuple[str, int]
 
-_SLICE_S: Final = 0.005
-"""Work at a time, as long as a thread may keep the interpreter anyhow; a step may take a little longer."""
-_BUSY_SLICE_S: Final = 0.00025
-"""The same while clients ask for something."""
+PROCESS_BYTES: Final = 4_000_000
+"""A pass over so much is large."""
 _QUIET_S: Final = 0.1
 """Clients ask for something until so long after their last request: the next one is as near as the last."""
-_PAUSES: Final = 4
-"""Pauses, in slices, meanwhile: the cleaner then has a fifth of one core at most."""
 _FLUSH_WAIT_S: Final = 0.02
 """Pause before a swap is tried again that would meet a flush of the same segments."""
 _RETRY_FIRST_S: Final = 60.0
@@ -56,8 +53,6 @@ _SETTINGS: Final = frozenset(
     {"log_cleaner_backoff_ms", "log_cleaner_min_cleanable_ratio", "log_cleanup_policy"}
 )
 """Settings of the broker by which a log may become due before the next look."""
-
-_END: Final = object()
 
 
 class Cleaner:
@@ -72,14 +67,20 @@ class Cleaner:
         metrics: Metrics,
         *,
         on_failure: Callable[[StorageError], None],
+        has_processes: bool = False,
     ) -> None:
-        """`uncleanable` is kept up to date. `on_failure`: the disk failed where a log was half changed."""
+        """`uncleanable` is kept up to date. `on_failure`: the disk failed where a log was half changed.
+
+        `has_processes`: other processes see the same files.
+        """
         self._partitions = partitions
         self._uncleanable = uncleanable
         self._config = config
         self._clock = clock
         self._metrics = metrics
         self._on_failure = on_failure
+        self._has_processes = has_processes
+        self._process: CleanerProcess | None = None
         self._requests = 0
         self._quiet_from_s = 0.0
         self._settings_changed = asyncio.Event()
@@ -129,10 +130,15 @@ class Cleaner:
             self._wait(key, partition, found)
             await asyncio.sleep(0)
         cleaned = 0
-        for _, key in sorted(due, reverse=True):
-            partition_now = self._partitions.get(key)
-            if partition_now is not None:
-                cleaned += await self._clean(key, partition_now)
+        try:
+            for _, key in sorted(due, reverse=True):
+                partition_now = self._partitions.get(key)
+                if partition_now is not None:
+                    cleaned += await self._clean(key, partition_now)
+        finally:
+            if self._process is not None:
+                process, self._process = self._process, None
+                await process.end()
         return cleaned
 
     def _take_waiting(self) -> Iterable[Key]:
@@ -184,12 +190,19 @@ class Cleaner:
             now_ms=self._clock.trusted_wall_ms(),
             steady_ms=self._clock.steady_ms(),
         )
+        steps: PassSteps | None = None
         try:
-            await self._carry_out(key, partition, cleaning)
+            steps = await self._steps(cleaning, found.clean_bytes + found.dirty_bytes)
+            await self._carry_out(key, partition, steps)
         except StalePassError:
             return False
         except AssertionError:
             raise
+        except ChildProcessError as error:
+            self._lost(error)
+            self._waiting[key] = None
+            await DISK.run(log.compaction.remove_leftovers)
+            return False
         except OutOfDescriptorsError as error:
             logger.warning("%s is cleaned later: %s", log.name, error)
             return False
@@ -198,45 +211,60 @@ class Cleaner:
                 self._failed(key, error)
             return False
         finally:
-            self._count(cleaning.report)
+            if steps is not None:
+                self._count(steps.report)
         if self._uncleanable.pop(key, None) is not None:
             logger.info("%s could be cleaned again", log.name)
         self._metrics.compaction_passes_total += 1
         self._metrics.compaction_ms_total += round((LOOP_TURN.clock() - begun_s) * 1000)
-        _log_pass(log.name, cleaning.report, LOOP_TURN.clock() - begun_s)
+        _log_pass(log.name, steps.report, LOOP_TURN.clock() - begun_s)
         return True
+
+    async def _steps(self, cleaning: Cleaning, size: int) -> PassSteps:
+        """The steps of a pass over so many bytes, by the process if they are many."""
+        if self._process is None and self._has_processes and size >= PROCESS_BYTES:
+            from echoless.broker.partitions.cleaner_process import CleanerProcess
+
+            try:
+                self._process = await CleanerProcess.start()
+            except ChildProcessError as error:
+                self._lost(error)
+        if self._process is None or size < PROCESS_BYTES:
+            return ThreadSteps(cleaning)
+        return ProcessSteps(cleaning, self._process)
+
+    def _lost(self, error: ChildProcessError) -> None:
+        """Does without processes from now on."""
+        self._process, self._has_processes = None, False
+        logger.warning("compaction is left to a thread from now on, and slower: %s", error)
 
     def _is_held(self, key: Key, partition: Partition) -> bool:
         """Whether the partition is still this broker's: its files go once it is not."""
         return self._partitions.get(key) is partition
 
-    async def _carry_out(self, key: Key, partition: Partition, cleaning: Cleaning) -> None:
+    async def _carry_out(self, key: Key, partition: Partition, steps: PassSteps) -> None:
         from echoless.storage.compaction.swap import Cleaned
 
-        log, steps = partition.log, cleaning.steps()
-        while (step := await self._slice(cleaning.report, steps)) is not _END:
+        log = partition.log
+        while (step := await self._slice(steps)) is not END:
             if not self._is_held(key, partition):
-                await DISK.run(steps.close)
+                await steps.close()
                 raise StalePassError(log.name)
             if isinstance(step, Cleaned):
                 await self._swap(key, partition, step)
             elif log.compaction.is_stale or log.failure is not None:
-                await DISK.run(steps.close)
+                await steps.close()
                 raise StalePassError(log.name)
-        log.note_pass(cleaning.report)
+        log.note_pass(steps.report)
 
-    async def _slice(self, report: CleaningReport, steps: Generator[Step, None, None]) -> object:
-        """Does some of the work in a thread, then pauses; returns a segment to swap, None, or the end."""
-        before = report.bytes_read + report.bytes_written
-        begun_s = LOOP_TURN.clock()
-        slice_s = _BUSY_SLICE_S if self._is_busy(begun_s) else _SLICE_S
-        step = await DISK.run(partial(_advance, steps, begun_s + slice_s))
+    async def _slice(self, steps: PassSteps) -> object:
+        """Does some of the work, then pauses; returns a segment to swap, None, or the end."""
+        before, begun_s = _moved(steps.report), LOOP_TURN.clock()
+        step = await steps.advance(is_busy=self._is_busy(begun_s))
         ended_s = LOOP_TURN.clock()
-        took_s = ended_s - begun_s
-        pause_s = took_s * _PAUSES if self._is_busy(ended_s) else 0.0
-        moved = report.bytes_read + report.bytes_written - before
+        moved = _moved(steps.report) - before
         limited_s = moved / self._config.log_cleaner_io_max_bytes_per_second
-        await asyncio.sleep(max(pause_s, limited_s - took_s))
+        await steps.pause(ended_s - begun_s, limited_s, is_busy=self._is_busy(ended_s))
         return step
 
     def _is_busy(self, now_s: float) -> bool:
@@ -249,7 +277,7 @@ class Cleaner:
 
     async def _swap(self, key: Key, partition: Partition, cleaned: Cleaned) -> None:
         """Puts a segment in place. Raises `StalePassError`, `StorageError`."""
-        log, base_offset = partition.log, cleaned.sources[0].base_offset
+        log = partition.log
         try:
             swap = log.compaction.start_swap(cleaned, log.config)
             while swap is None:
@@ -258,7 +286,7 @@ class Cleaner:
                     raise StalePassError(log.name)  # noqa: TRY301
                 swap = log.compaction.start_swap(cleaned, log.config)
         except StalePassError:
-            await DISK.run(partial(log.compaction.remove_leftover, base_offset))
+            await DISK.run(log.compaction.remove_leftovers)
             raise
         # If this task is cancelled, closing the log ends the swap.
         try:
@@ -270,7 +298,7 @@ class Cleaner:
             raise
         log.finish_swap(swap)
         if not swap.is_done:  # the log was changed before it could begin
-            await DISK.run(partial(log.compaction.remove_leftover, base_offset))
+            await DISK.run(log.compaction.remove_leftovers)
             raise StalePassError(log.name)
         if self._is_held(key, partition):  # no flush may look for files that are going
             partition.mark_dirty()  # the next flush writes the new segment's indexes
@@ -296,14 +324,9 @@ class Cleaner:
         metrics.compaction_removed_bytes_total += report.bytes_before - report.bytes_after
 
 
-def _advance(steps: Generator[Step, None, None], until_s: float) -> object:
-    """Works until then, or up to a segment that is to be swapped; returns that, None or the end."""
-    for step in steps:
-        if step is not None:
-            return step
-        if LOOP_TURN.clock() >= until_s:
-            return None
-    return _END
+def _moved(report: CleaningReport) -> int:
+    """Bytes that were read and written so far."""
+    return report.bytes_read + report.bytes_written
 
 
 def _log_pass(name: str, report: CleaningReport, took_s: float) -> None:

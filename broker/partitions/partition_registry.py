@@ -81,6 +81,7 @@ class PartitionRegistry:
         self._on_failure = on_failure
         self._fencing: Fencing[Partition] | None = None
         self._role_listeners: list[RoleListener] = []
+        self._settings_listeners: list[Callable[[Collection[Key]], None]] = []
         self._has_missing = False
         """Whether a partition could not be opened for lack of file descriptors."""
         self._assigned = BrokerAssignment(registry, config.broker_id)
@@ -188,6 +189,10 @@ class PartitionRegistry:
     def listen(self, listener: RoleListener) -> None:
         """Notifies the listener of every later change of a role."""
         self._role_listeners.append(listener)
+
+    def listen_to_settings(self, listener: Callable[[Collection[Key]], None]) -> None:
+        """Calls `listener` with the partitions whose topics have new settings."""
+        self._settings_listeners.append(listener)
 
     async def take_up(self, fencing: Fencing[Partition]) -> None:
         """Opens what the registry assigns to this broker, now and from now on.
@@ -362,6 +367,8 @@ class PartitionRegistry:
             if had_served != (rules.unserved is None):
                 self._resign(partition)
                 self._update(partition, topic.states.get(index), topic.assignment[index])
+        for listener in self._settings_listeners:
+            listener([(topic.name, index) for index in held])
 
     def _hold_all(self, topic: Topic, indexes: Sequence[int]) -> None:
         if indexes:

@@ -1,6 +1,6 @@
 """One pass over one log, in small steps that any one thread may do.
 
-    for step in cleaning.steps():       a thread: reads and writes a little
+    for step in cleaning.steps():       a thread, or another process (`worker.py`): reads and writes a little
         if step is a Cleaned segment:   the owner swaps it for its sources (`swap.py`)
 
 First the keys of the dirty part are read into the map, then the segments are copied into new files, as many into
@@ -18,18 +18,18 @@ a swap. Called by `compaction.py`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from echoless.protocol.errors import DecodeError
 from echoless.protocol.record_batch import Buffer, read_header
 from echoless.storage import paths
 from echoless.storage.batch_reader import PlacedBatch, read_batches
-from echoless.storage.compaction.key_map import KeyMap
+from echoless.storage.compaction.key_map import KeyMap, NewestOffsets
 from echoless.storage.compaction.merging import may_join
-from echoless.storage.compaction.plan import Pass
+from echoless.storage.compaction.plan import Pass, SourceSegment
 from echoless.storage.compaction.remembered import Remembered
 from echoless.storage.compaction.rewrite import CleaningRules, emptied, note_keys, rewritten
 from echoless.storage.compaction.swap import Cleaned
@@ -42,7 +42,6 @@ from echoless.storage.file_system import CorruptLogError, File, FileSystem, Stor
 from echoless.storage.log_config import LogConfig
 from echoless.storage.offset_order import check_order
 from echoless.storage.producers.open_transactions import ClosedTransaction
-from echoless.storage.segment import Segment
 from echoless.storage.segment_indexes import SegmentIndexes
 
 READ_BYTES: Final = 256 * 1024
@@ -50,6 +49,8 @@ PAUSE_BYTES: Final = 16 * 1024
 """A step ends after so many bytes, or in the midst of a batch of many records: a fifth of a millisecond, for which
 the thread may keep the interpreter from the event loop."""
 _WRITE_BYTES: Final = 128 * 1024
+_MARKS_SHARE: Final = 4
+"""Part of the memory for keys that the marks of newest offsets may take besides: keys take less than is reckoned with."""
 Step = Cleaned | None
 
 
@@ -69,59 +70,63 @@ class CleaningReport:
     """The time from which on the first tombstone that stayed may go."""
 
 
-class Cleaning:
-    """One pass. `sources`: the closed segments from the first one to the end of the pass."""
+class CleaningJob(NamedTuple):
+    """Everything that a pass needs, besides a file system; can be pickled."""
 
-    def __init__(
-        self,
-        fs: FileSystem,
-        directory: str,
-        sources: Sequence[Segment],
-        range_: Pass,
-        config: LogConfig,
-        *,
-        later_aborts: Sequence[ClosedTransaction],
-        map_bytes_max: int,
-        now_ms: int,
-        steady_ms: int,
-    ) -> None:
-        self.report = CleaningReport(cleaned_to=range_.dirty_start)
-        self._fs = fs
-        self._directory = directory
-        self._sources = sources
-        self._range = range_
-        self._config = config
-        self._later_aborts = later_aborts
-        """Transactions that begin in the sources, and were aborted behind them."""
-        self._keys = KeyMap(map_bytes_max)
-        self._now_ms = now_ms
-        self._steady_ms = steady_ms
+    directory: str
+    sources: tuple[SourceSegment, ...]
+    """The closed segments from the first one to the end of the pass."""
+    range_: Pass
+    config: LogConfig
+    later_aborts: tuple[ClosedTransaction, ...]
+    """Transactions that begin in the sources, and were aborted behind them."""
+    map_bytes_max: int
+    now_ms: int
+    steady_ms: int
+    """The data directory's clock."""
+    writer: str = ""
+    """Begins the suffix of the files that the pass writes: no other process may have files of the same name."""
+
+
+class Cleaning:
+    """One pass."""
+
+    def __init__(self, fs: FileSystem, job: CleaningJob) -> None:
+        self.report = CleaningReport(cleaned_to=job.range_.dirty_start)
+        self.fs = fs
+        self.job = job
+        self._keys = KeyMap(job.map_bytes_max)
+        self._noted_from = job.range_.dirty_start
+        """The first offset of the batches whose keys are in the map: one may begin below the dirty part."""
 
     def steps(self) -> Generator[Step, None, None]:
         """Does the pass. Raises `StorageError`, `SnapshotError`."""
         yield from self._read_keys()
-        keys, report = self._keys, self.report
+        job, keys, report = self.job, self._keys, self.report
         report.keys = len(keys.offsets)
-        sources = [s for s in self._sources if s.base_offset < keys.end_offset]
+        sources = [s for s in job.sources if s.base_offset < keys.end_offset]
         if not sources:
             return
         remembered = Remembered()
         yield from remembered.load(
-            self._fs,
-            self._directory,
-            self._range.end_offset,
-            self._config,
-            self._steady_ms,
+            self.fs,
+            job.directory,
+            job.range_.end_offset,
+            job.config,
+            job.steady_ms,
         )
+        newest = NewestOffsets()
+        yield from newest.load(keys, self._noted_from, job.map_bytes_max // _MARKS_SHARE)
         verdict = CleaningRules(
             keys=keys,
-            now_ms=self._now_ms,
-            delete_retention_ms=self._config.compaction_rules.delete_retention_ms,
+            newest=newest,
+            now_ms=job.now_ms,
+            delete_retention_ms=job.config.compaction_rules.delete_retention_ms,
             is_remembered=remembered.__contains__,
             transactions=TransactionCopy(
-                self._fs,
-                self._directory,
-                read_aborts(self._fs, self._directory, self._sources, self._later_aborts),
+                self.fs,
+                job.directory,
+                read_aborts(self.fs, job.directory, job.sources, job.later_aborts),
                 remembered.last_markers,
             ),
         )
@@ -134,11 +139,11 @@ class Cleaning:
         report.cleaned_to = keys.end_offset
 
     def _read_keys(self) -> Generator[None, None, None]:
-        keys, start = self._keys, self._range.dirty_start
+        job, keys, start = self.job, self._keys, self.job.range_.dirty_start
         keys.end_offset = start
-        sources = [s for s in self._sources if s.next_offset > start]
+        sources = [s for s in job.sources if s.next_offset > start]
         outcomes = TransactionOutcomes(
-            read_aborts(self._fs, self._directory, sources, self._later_aborts)
+            read_aborts(self.fs, job.directory, sources, job.later_aborts)
         )
         for segment in sources:
             pause = 0
@@ -148,6 +153,7 @@ class Cleaning:
                     continue
                 if keys.is_full:
                     return
+                self._noted_from = min(self._noted_from, header.base_offset)
                 yield from _checked(
                     note_keys(placed.batch, header, keys, outcomes), segment, placed
                 )
@@ -158,9 +164,9 @@ class Cleaning:
                     pause = 0
             keys.end_offset = segment.next_offset
 
-    def batches(self, segment: Segment) -> Iterator[PlacedBatch]:
+    def batches(self, segment: SourceSegment) -> Iterator[PlacedBatch]:
         """Yields the batches of a source, checked. Raises `CorruptLogError`."""
-        file = self._fs.open(segment.file.path)
+        file = self.fs.open(segment.path)
         with closing(file):
             end = segment.base_offset
             for placed in read_batches(file, READ_BYTES):
@@ -171,26 +177,16 @@ class Cleaning:
                 reason = f"the records end before {end}, not {segment.next_offset}"
                 raise CorruptLogError(file.path, file.size, reason)
 
-    @property
-    def fs(self) -> FileSystem:
-        return self._fs
-
-    @property
-    def directory(self) -> str:
-        return self._directory
-
-    @property
-    def config(self) -> LogConfig:
-        return self._config
-
 
 class _Copy:
-    """Copies the first of the waiting segments into `<base>.log.cleaned`, and those after it that fit."""
+    """Copies the first of the waiting segments into a file of its own, and those after it that fit."""
 
-    def __init__(self, cleaning: Cleaning, waiting: deque[Segment], verdict: CleaningRules) -> None:
+    def __init__(
+        self, cleaning: Cleaning, waiting: deque[SourceSegment], verdict: CleaningRules
+    ) -> None:
         self._cleaning = cleaning
         self._waiting = waiting
-        self._sources: list[Segment] = []
+        self._sources: list[SourceSegment] = []
         self._verdict = verdict
         self._is_changed = False
         self._end: Buffer | None = None
@@ -200,7 +196,9 @@ class _Copy:
         """The size of the new file once all is written."""
         self._written = 0
         base = waiting[0].base_offset
-        self._path = paths.offset_file(cleaning.directory, base, paths.CLEANED)
+        self._path = paths.offset_file(
+            cleaning.job.directory, base, cleaning.job.writer + paths.CLEANED
+        )
 
     def steps(self) -> Generator[None, None, Cleaned | None]:
         """Returns the new segment, synced; None if it would be the same as the old one."""
@@ -209,17 +207,20 @@ class _Copy:
         file = fs.open(self._path, create=True)
         try:
             indexes = SegmentIndexes(
-                fs, file, self._waiting[0].base_offset, self._cleaning.config.index_interval_bytes
+                fs,
+                file,
+                self._waiting[0].base_offset,
+                self._cleaning.job.config.index_interval_bytes,
             )
             indexes.begin()
             yield from self._copy(file, indexes)
-            indexes.seal()
+            sealed = indexes.seal()
             dropped = self._verdict.transactions.take_dropped()
             if not self._is_changed:
                 fs.remove(self._path)
                 return None
             file.sync()
-            fs.set_modified_ms(self._path, fs.modified_ms(self._sources[-1].file.path))
+            fs.set_modified_ms(self._path, fs.modified_ms(self._sources[-1].path))
             size = file.size
         except BaseException:
             with suppress(StorageError):
@@ -230,11 +231,11 @@ class _Copy:
         report = self._cleaning.report
         report.bytes_before += sum(source.size for source in self._sources)
         report.bytes_after += size
-        return Cleaned(tuple(self._sources), size, indexes, dropped)
+        return Cleaned(self._path, tuple(self._sources), size, sealed, dropped)
 
     def _copy(self, file: File, indexes: SegmentIndexes) -> Generator[None, None, None]:
         bytes_max, sources, waiting = (
-            self._cleaning.config.segment_bytes,
+            self._cleaning.job.config.segment_bytes,
             self._sources,
             self._waiting,
         )
@@ -248,7 +249,7 @@ class _Copy:
         self._write(file)
 
     def _copy_segment(
-        self, segment: Segment, file: File, indexes: SegmentIndexes
+        self, segment: SourceSegment, file: File, indexes: SegmentIndexes
     ) -> Generator[None, None, None]:
         read, transactions = 0, self._verdict.transactions
         transactions.begin_segment(segment.base_offset)
@@ -291,10 +292,10 @@ class _Copy:
 
 
 def _checked(
-    work: Generator[None, None, Buffer | None], segment: Segment, placed: PlacedBatch
+    work: Generator[None, None, Buffer | None], segment: SourceSegment, placed: PlacedBatch
 ) -> Generator[None, None, Buffer | None]:
     """Does the work on one batch. Raises `CorruptLogError` if its records cannot be read."""
     try:
         return (yield from work)
     except DecodeError as error:
-        raise CorruptLogError(segment.file.path, placed.position, str(error)) from error
+        raise CorruptLogError(segment.path, placed.position, str(error)) from error

@@ -23,7 +23,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from echoless.protocol.record_batch import HEADER_SIZE, read_header
 from echoless.storage import paths
-from echoless.storage.compaction.plan import Pass, SegmentFacts, cleanable, first_dirty_offset, plan
+from echoless.storage.compaction.plan import (
+    Pass,
+    SegmentFacts,
+    SourceSegment,
+    cleanable,
+    first_dirty_offset,
+    plan,
+)
 from echoless.storage.durability import Durability
 from echoless.storage.file_system import FileSystem
 from echoless.storage.kept_offsets import KeptOffsets
@@ -169,25 +176,32 @@ class Compaction:
         self, found: Pass, config: LogConfig, *, map_bytes_max: int, now_ms: int, steady_ms: int
     ) -> Cleaning:
         """Begins the pass; `steady_ms` is the data directory's clock, by which producers expire."""
-        from echoless.storage.compaction.cleaning import Cleaning  # noqa: PLC0415 - few topics are compacted
+        from echoless.storage.compaction.cleaning import (  # noqa: PLC0415 - few topics are compacted
+            Cleaning,
+            CleaningJob,
+        )
         from echoless.storage.compaction.transactions import aborts_behind  # noqa: PLC0415
 
         self._pass_generation = self._generation
         self._pass_base = self._segments.first.base_offset
-        sources = [s for s in self._segments.closed if s.next_offset <= found.end_offset]
-        return Cleaning(
-            self._fs,
-            self._directory,
-            sources,
-            found,
-            config,
-            later_aborts=aborts_behind(
-                found.end_offset, self._segments.aborting_from(found.end_offset)
+        sources = [
+            SourceSegment(s.base_offset, s.next_offset, s.size, s.file.path)
+            for s in self._segments.closed
+            if s.next_offset <= found.end_offset
+        ]
+        job = CleaningJob(
+            directory=self._directory,
+            sources=tuple(sources),
+            range_=found,
+            config=config,
+            later_aborts=tuple(
+                aborts_behind(found.end_offset, self._segments.aborting_from(found.end_offset))
             ),
             map_bytes_max=map_bytes_max,
             now_ms=now_ms,
             steady_ms=steady_ms,
         )
+        return Cleaning(self._fs, job)
 
     def start_swap(self, cleaned: Cleaned, config: LogConfig) -> PendingSwap | None:
         """Returns the work that puts the segment in place; None: try again when the flush has ended.
@@ -197,17 +211,20 @@ class Compaction:
         from echoless.storage.compaction.swap import PendingSwap  # noqa: PLC0415 - see `start`
 
         assert self._swap is None, "a swap is under way"
-        self.check_fresh(cleaned.sources)
-        if not self._durability.spare(cleaned.sources):
+        sources = self._fresh(cleaned.sources)
+        if not self._durability.spare(sources):
             return None
-        self._swap = PendingSwap(self._fs, self._directory, cleaned, config)
+        self._swap = PendingSwap(self._fs, self._directory, cleaned, sources, config)
         return self._swap
 
-    def check_fresh(self, sources: Sequence[Segment]) -> None:
-        """Raises `StalePassError` unless the log still has these segments, unchanged since the pass began."""
-        closed = {*self._segments.closed}
-        if self._pass_generation != self._generation or not closed.issuperset(sources):
+    def _fresh(self, sources: Sequence[SourceSegment]) -> tuple[Segment, ...]:
+        """The log's segments that were read. Raises `StalePassError` unless they are unchanged since the pass began."""
+        closed = {(s.base_offset, s.next_offset, s.size): s for s in self._segments.closed}
+        found = [closed.get((s.base_offset, s.next_offset, s.size)) for s in sources]
+        left = tuple(segment for segment in found if segment is not None)
+        if self._pass_generation != self._generation or len(left) < len(found):
             raise StalePassError(self._directory)
+        return left
 
     @property
     def is_stale(self) -> bool:
@@ -265,11 +282,11 @@ class Compaction:
         """Follows the replacement of the log by an empty one."""
         self.cleaned_to = offset
 
-    def remove_leftover(self, base_offset: int) -> None:
-        """Removes what a stale pass has written, in any one thread."""
+    def remove_leftovers(self) -> None:
+        """Removes what a stale pass has written, or one whose process has died; in any one thread."""
         from echoless.storage.compaction.swap import remove_cleaned  # noqa: PLC0415 - see `start`
 
-        remove_cleaned(self._fs, self._directory, base_offset)
+        remove_cleaned(self._fs, self._directory)
 
 
 def _facts(

@@ -51,6 +51,15 @@ class SegmentFacts(NamedTuple):
     """The same for the newest record."""
 
 
+class SourceSegment(NamedTuple):
+    """A closed segment, as far as a pass over it needs it; can be pickled."""
+
+    base_offset: int
+    next_offset: int
+    size: int
+    path: str
+
+
 class Pass(NamedTuple):
     """The range of one pass over a log."""
 

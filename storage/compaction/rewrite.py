@@ -40,8 +40,13 @@ from echoless.protocol.record_batch import (
     seal_batch,
 )
 from echoless.protocol.varint import VARLONG_BITS, read_varint, write_varint
-from echoless.storage.compaction.key_map import DIGEST_BYTES, KeyMap, short_key
-from echoless.storage.compaction.record_walk import read_records
+from echoless.storage.compaction.key_map import DIGEST_BYTES, KeyMap, NewestOffsets, short_key
+from echoless.storage.compaction.record_walk import (
+    KeptRecord,
+    note_records,
+    read_marked,
+    read_records,
+)
 from echoless.storage.compaction.transactions import TransactionCopy, TransactionOutcomes
 
 PAUSE_RECORDS: Final = 256
@@ -53,6 +58,7 @@ class CleaningRules:
     """Everything that a pass knows when it judges batches."""
 
     keys: KeyMap
+    newest: NewestOffsets
     now_ms: int
     delete_retention_ms: int
     is_remembered: Callable[[int], bool]
@@ -72,8 +78,7 @@ class _Survivors(NamedTuple):
 
     data: bytes
     """All records, decompressed."""
-    records: list[tuple[int, int, int]]
-    """Begin, end and timestamp delta of each."""
+    records: list[KeptRecord]
     has_tombstone: bool
     """Whether any of them is a tombstone below the map's end."""
 
@@ -90,18 +95,13 @@ def note_keys(
     if not header.record_count:
         return
     data = _records_of(batch, header)
-    offsets, base_offset = keys.offsets, header.base_offset
-    end = 0
-    for count in _portions(header.record_count):
+    end, are_dense = 0, True
+    for indexes in _portions(header.record_count):
         if end:
             yield
-        records = read_records(data, end, count)
-        end = records[-1][1]
-        for _, _, _, offset_delta, key, _ in records:
-            if key is not None:
-                if len(key) > DIGEST_BYTES:
-                    key = short_key(key)  # noqa: PLW2901 - the usual key costs no call
-                offsets[key] = base_offset + offset_delta
+        end, is_dense = note_records(data, end, indexes, keys.offsets, header.base_offset)
+        are_dense &= is_dense
+    keys.is_dense &= are_dense or not _is_dense(header)
     _check_end(data, end, header)
 
 
@@ -167,17 +167,21 @@ def emptied(header: BatchHeader) -> bytes:
 def _survivors(
     batch: Buffer, header: BatchHeader, verdict: CleaningRules
 ) -> Generator[None, None, _Survivors]:
+    if _is_dense(header) and not header.has_delete_horizon:
+        marks = verdict.newest.between(header.base_offset, header.next_offset)
+        if marks is not None:
+            return (yield from _marked(batch, header, marks))
     data = _records_of(batch, header)
     newest, map_end = verdict.keys.offsets.get, verdict.keys.end_offset
     base_offset = header.base_offset
     is_over = header.has_delete_horizon and header.base_timestamp <= verdict.now_ms
-    kept: list[tuple[int, int, int]] = []
+    kept: list[KeptRecord] = []
     has_tombstone = False
     end = 0
-    for count in _portions(header.record_count):
+    for indexes in _portions(header.record_count):
         if end:
             yield
-        records = read_records(data, end, count)
+        records = read_records(data, end, len(indexes))
         for begin, end, delta, offset_delta, key, is_tombstone in records:
             offset = base_offset + offset_delta
             if offset < map_end:
@@ -189,6 +193,24 @@ def _survivors(
                     continue
                 has_tombstone |= is_tombstone
             kept.append((begin, end, delta))
+    _check_end(data, end, header)
+    return _Survivors(data, kept, has_tombstone)
+
+
+def _marked(batch: Buffer, header: BatchHeader, marks: bytes) -> Generator[None, None, _Survivors]:
+    """The same of a batch whose keys are in the map, by the marks of its records."""
+    kept: list[KeptRecord] = []
+    if 1 not in marks:
+        return _Survivors(b"", kept, has_tombstone=False)
+    data = _records_of(batch, header)
+    has_tombstone = False
+    end = 0
+    for indexes in _portions(len(marks)):
+        if end:
+            yield
+        found, end, is_one = read_marked(data, end, marks[indexes.start : indexes.stop])
+        kept += found
+        has_tombstone |= is_one
     _check_end(data, end, header)
     return _Survivors(data, kept, has_tombstone)
 
@@ -205,17 +227,18 @@ def _rebuilt(
         base_timestamp = verdict.now_ms + verdict.delete_retention_ms
         attributes |= DELETE_HORIZON_BIT
     shift = header.base_timestamp - base_timestamp
-    body = bytearray()
+    body, data = bytearray(), kept.data
     newest = NO_TIMESTAMP
-    for index, (begin, end, delta) in enumerate(kept.records):
-        if index and not index % PAUSE_RECORDS:
+    for indexes in _portions(len(kept.records)):
+        if body:
             yield
-        timestamp = _int64(header.base_timestamp + delta)
-        newest = max(newest, timestamp)
+        some = kept.records[indexes.start : indexes.stop]
+        newest = max(newest, *[_int64(header.base_timestamp + delta) for _, _, delta in some])
         if shift:
-            _put_shifted(body, kept.data, begin, end, _int64(delta + shift))
+            for begin, end, delta in some:
+                _put_shifted(body, data, begin, end, _int64(delta + shift))
         else:
-            body += kept.data[begin:end]
+            body += b"".join([data[begin:end] for begin, end, _ in some])
     return seal_batch(
         header._replace(
             attributes=attributes,
@@ -229,7 +252,7 @@ def _rebuilt(
 
 def _int64(value: int) -> int:
     """The value as readers compute it, in 64 bits: any producer may send a timestamp at their end."""
-    return (value + 2**63) % 2**64 - 2**63
+    return value if -(2**63) <= value < 2**63 else (value + 2**63) % 2**64 - 2**63
 
 
 def _put_shifted(body: bytearray, data: bytes, begin: int, end: int, delta: int) -> None:
@@ -247,10 +270,15 @@ def _records_of(batch: Buffer, header: BatchHeader) -> bytes:
     return bytes(decompress(header.codec_id, memoryview(batch)[HEADER_SIZE:]))
 
 
-def _portions(count: int) -> Iterator[int]:
-    """Yields how many records to read before each pause."""
+def _portions(count: int) -> Iterator[range]:
+    """Yields the indexes of the records to read before each pause."""
     for done in range(0, count, PAUSE_RECORDS):
-        yield min(PAUSE_RECORDS, count - done)
+        yield range(done, min(done + PAUSE_RECORDS, count))
+
+
+def _is_dense(header: BatchHeader) -> bool:
+    """Whether the batch has a record for each of its offsets, as clients send them."""
+    return header.record_count == header.last_offset_delta + 1
 
 
 def _check_end(data: Buffer, end: int, header: BatchHeader) -> None:

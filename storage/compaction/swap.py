@@ -3,7 +3,7 @@
 The new segment covers exactly the offsets of the old ones, so its name and the end of its last batch say which
 files it replaces:
 
-1. It was written to `<base>.log.cleaned` and synced. Crash: the old segments; opening the log removes it.
+1. It was written to `<base>.log.cleaned`, by another process to `<base>.<its id>.log.cleaned`, and synced. Crash: the old segments; opening the log removes it.
 2. Rename it to `<base>.log.swap`, and sync the directory. Crash before the sync: the old segments, or as after
    it. From then on the replacement is decided, and opening the log carries out the rest.
 3. Put the aborted transactions of the others behind those of the first one, in one atomic write. Crash: done
@@ -30,10 +30,11 @@ from typing import NamedTuple
 
 from echoless.storage import paths
 from echoless.storage.batch_reader import REPLAY_BYTES, read_headers
+from echoless.storage.compaction.plan import SourceSegment
 from echoless.storage.file_system import CorruptLogError, FileSystem, StorageError
 from echoless.storage.log_config import LogConfig
 from echoless.storage.segment import Segment
-from echoless.storage.segment_indexes import SegmentIndexes
+from echoless.storage.segment_indexes import SealedIndexes
 from echoless.storage.transaction_index_file import merge_transaction_indexes
 
 logger = logging.getLogger(__name__)
@@ -42,11 +43,12 @@ logger = logging.getLogger(__name__)
 class Cleaned(NamedTuple):
     """A segment that was written, and is not part of its log yet."""
 
-    sources: tuple[Segment, ...]
+    path: str
+    sources: tuple[SourceSegment, ...]
     """The segments that it replaces, oldest first."""
     size: int
-    indexes: SegmentIndexes
-    """The new file's indexes, sealed."""
+    indexes: SealedIndexes
+    """The new file's indexes."""
     dropped: frozenset[int] = frozenset()
     """The offsets of markers of aborted transactions of which nothing is left, of these segments and others."""
 
@@ -54,8 +56,15 @@ class Cleaned(NamedTuple):
 class PendingSwap:
     """One replacement: `run` changes the files, and the log's owner takes `segment` over."""
 
-    def __init__(self, fs: FileSystem, directory: str, cleaned: Cleaned, config: LogConfig) -> None:
-        self.sources = cleaned.sources
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        cleaned: Cleaned,
+        sources: tuple[Segment, ...],
+        config: LogConfig,
+    ) -> None:
+        self.sources = sources
         self.segment: Segment | None = None
         """The new segment, once it is in place."""
         self.error: StorageError | None = None
@@ -93,13 +102,13 @@ class PendingSwap:
             source.indexes.save_aborted()
         self._is_decided = True  # a rename that fails may have taken place
         swap = paths.offset_file(directory, base, paths.SWAP)
-        fs.rename(paths.offset_file(directory, base, paths.CLEANED), swap)
+        fs.rename(self._cleaned.path, swap)
         fs.sync_directory(directory)
         _put_in_place(fs, directory, base, [s.base_offset for s in self.sources[1:]])
         segment = Segment.open(
             fs, directory, base, self._config, next_offset=self.sources[-1].next_offset
         )
-        segment.adopt_indexes(self._cleaned.indexes)
+        segment.indexes.adopt(self._cleaned.indexes)
         self.segment = segment
 
     def cancel(self) -> None:
@@ -113,15 +122,17 @@ class PendingSwap:
             self.segment.close()
 
 
-def remove_cleaned(fs: FileSystem, directory: str, base_offset: int) -> None:
-    """Removes a segment that was written in vain."""
-    _remove_vain(fs, paths.offset_file(directory, base_offset, paths.CLEANED))
+def remove_cleaned(fs: FileSystem, directory: str) -> None:
+    """Removes the segments that were written in vain."""
+    _remove_vain(fs, directory, fs.list_directory(directory))
 
 
-def _remove_vain(fs: FileSystem, path: str) -> None:
-    if fs.exists(path):
-        fs.remove(path)
-        logger.info("removed %s: the log has changed since compaction wrote it, or ended", path)
+def _remove_vain(fs: FileSystem, directory: str, names: Iterable[str]) -> None:
+    for name in names:
+        if name.endswith(paths.CLEANED):
+            path = paths.join(directory, name)
+            fs.remove(path)
+            logger.info("removed %s: the log has changed since compaction wrote it, or ended", path)
 
 
 def _put_in_place(fs: FileSystem, directory: str, base: int, replaced: Iterable[int]) -> None:
@@ -147,9 +158,7 @@ def resume(fs: FileSystem, directory: str, *, is_loss_accepted: bool = False) ->
     left of the old segments may not be all of them.
     """
     names = fs.list_directory(directory)
-    for name in names:
-        if name.endswith(paths.CLEANED):
-            _remove_vain(fs, paths.join(directory, name))
+    _remove_vain(fs, directory, names)
     found = [file for file in map(paths.parse_swap_file, names) if file is not None]
     for base in found:
         path = paths.offset_file(directory, base, paths.SWAP)

@@ -32,6 +32,7 @@ from echoless.protocol.control_records import NO_NUMBER, EndMarker
 from echoless.protocol.marker_decision import LastMarker
 from echoless.protocol.record_batch import BatchHeader
 from echoless.storage import paths
+from echoless.storage.compaction.plan import SourceSegment
 from echoless.storage.file_system import FileSystem
 from echoless.storage.producers.open_transactions import ClosedTransaction
 from echoless.storage.producers.replay import snapshot_offsets
@@ -43,7 +44,7 @@ from echoless.storage.transaction_index_file import read_transaction_index
 def read_aborts(
     fs: FileSystem,
     directory: str,
-    sources: Iterable[Segment],
+    sources: Iterable[SourceSegment],
     later: Iterable[ClosedTransaction],
 ) -> Iterator[ClosedTransaction]:
     """Yields the aborted transactions of `sources`, by their markers, then those `later`; reads each file when it is needed."""

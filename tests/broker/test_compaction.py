@@ -343,10 +343,11 @@ async def test_a_topic_may_be_deleted_while_it_is_cleaned(
 ) -> None:
     """Files that have gone with their topic are no failure of the disk."""
     disk = _DiskWithDeletion(is_awaited)
-    monkeypatch.setattr("echoless.broker.partitions.cleaner.DISK", disk)
+    for file in ("cleaner", "cleaner_steps"):
+        monkeypatch.setattr(f"echoless.broker.partitions.{file}.DISK", disk)
     monkeypatch.setattr("echoless.storage.compaction.cleaning.PAUSE_BYTES", 1)
-    monkeypatch.setattr("echoless.broker.partitions.cleaner._SLICE_S", 0.0)
-    monkeypatch.setattr("echoless.broker.partitions.cleaner._BUSY_SLICE_S", 0.0)
+    monkeypatch.setattr("echoless.broker.partitions.cleaner_steps._SLICE_S", 0.0)
+    monkeypatch.setattr("echoless.broker.partitions.cleaner_steps._BUSY_SLICE_S", 0.0)
     async with in_process(tmp_path) as running, connected(running) as kafka:
         broker = running.broker
 
@@ -376,10 +377,11 @@ async def test_records_may_be_deleted_while_their_topic_is_cleaned(
 ) -> None:
     """Segments that have gone with them end the pass, and are no failure; the next one cleans the rest."""
     disk = _DiskWithDeletion(lambda _, result: result is None)
-    monkeypatch.setattr("echoless.broker.partitions.cleaner.DISK", disk)
+    for file in ("cleaner", "cleaner_steps"):
+        monkeypatch.setattr(f"echoless.broker.partitions.{file}.DISK", disk)
     monkeypatch.setattr("echoless.storage.compaction.cleaning.PAUSE_BYTES", 1)
-    monkeypatch.setattr("echoless.broker.partitions.cleaner._SLICE_S", 0.0)
-    monkeypatch.setattr("echoless.broker.partitions.cleaner._BUSY_SLICE_S", 0.0)
+    monkeypatch.setattr("echoless.broker.partitions.cleaner_steps._SLICE_S", 0.0)
+    monkeypatch.setattr("echoless.broker.partitions.cleaner_steps._BUSY_SLICE_S", 0.0)
     async with in_process(tmp_path) as running, connected(running) as kafka:
         await create_topic(
             kafka, "t", 1, COMPACT | {"cleanup.policy": "compact,delete", "retention.ms": "-1"}

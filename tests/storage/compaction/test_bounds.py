@@ -90,7 +90,9 @@ def test_a_swap_waits_for_a_flush_of_the_same_segments() -> None:
     assert found is not None
     cleaning = compaction.start(found, CONFIG, map_bytes_max=1000, now_ms=NOW_MS, steady_ms=NOW_MS)
     (cleaned,) = [step for step in cleaning.steps() if isinstance(step, Cleaned)]
-    for source in cleaned.sources:
+    sources = one.log._segments.closed
+    assert [source.base_offset for source in cleaned.sources] == [s.base_offset for s in sources]
+    for source in sources:
         source.indexes.is_unsaved = True
     flush = one.log.start_flush()
     assert compaction.start_swap(cleaned, CONFIG) is None
@@ -98,10 +100,10 @@ def test_a_swap_waits_for_a_flush_of_the_same_segments() -> None:
     one.log.finish_flush(flush)
     swap = compaction.start_swap(cleaned, CONFIG)
     assert swap is not None
-    for source in cleaned.sources:
+    for source in sources:
         source.indexes.is_unsaved = True
     during = one.log.start_flush()
-    assert not {*during.unsaved} & {*cleaned.sources}
+    assert not {*during.unsaved} & {*sources}
     swap.run()
     one.log.finish_swap(swap)
     during.run()

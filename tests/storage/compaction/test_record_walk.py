@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from echoless.protocol.errors import DecodeError
 from echoless.protocol.varint import VARLONG_BITS, read_varint, write_varint
-from echoless.storage.compaction.record_walk import WalkedRecord, read_records
+from echoless.storage.compaction.key_map import short_key
+from echoless.storage.compaction.record_walk import (
+    WalkedRecord,
+    note_records,
+    read_marked,
+    read_records,
+)
 
 
 def plain_read(data: bytes, position: int, count: int) -> list[WalkedRecord]:
@@ -105,3 +111,61 @@ def test_a_refusal_names_what_is_wrong() -> None:
     """A record that claims more bytes than there are."""
     with pytest.raises(DecodeError, match="a record claims 8 bytes, 7 are left for it"):
         read_records(encode(1, 1, b"k", b"v")[:-1], 0, 1)
+
+
+def noted(data: bytes, position: int, count: int) -> object:
+    """The map, the end, and whether offsets rise one by one, by the loop that fills the map."""
+    offsets: dict[bytes, int] = {}
+    end, is_dense = note_records(data, position, range(2, 2 + count), offsets, 1000)
+    return offsets, end, is_dense
+
+
+def plainly_noted(data: bytes, position: int, count: int) -> object:
+    found = plain_read(data, position, count)
+    offsets = {short_key(key): 1000 + delta for _, _, _, delta, key, _ in found if key is not None}
+    deltas = [delta for _, _, _, delta, _, _ in found]
+    return offsets, found[-1][1], deltas == [*range(2, 2 + count)]
+
+
+@given(st.lists(records, min_size=1, max_size=6), st.integers(0, 3))
+def test_keys_are_noted_as_the_records_are_read(written: list[bytes], before: int) -> None:
+    data = b"\xff" * before + b"".join(written)
+    assert noted(data, before, len(written)) == plainly_noted(data, before, len(written))
+
+
+@given(st.integers(0, 70), st.integers(-1, 5))
+def test_offsets_that_rise_one_by_one_are_seen_as_such(count: int, odd: int) -> None:
+    """One that is another is seen, wherever it is."""
+    deltas = [2 + index + (index == odd) for index in range(count + 1)]
+    data = b"".join(encode(1, delta, b"k", b"v") for delta in deltas)
+    assert noted(data, 0, len(deltas)) == plainly_noted(data, 0, len(deltas))
+
+
+@given(
+    st.lists(records, min_size=1, max_size=3),
+    st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=3),
+    st.integers(0, 100),
+)
+def test_keys_of_damaged_records_are_refused_alike(
+    written: list[bytes], changes: list[tuple[int, int]], cut: int
+) -> None:
+    data = bytearray(b"".join(written))
+    for at, byte in changes:
+        data[at % len(data)] = byte
+    damaged = bytes(data[: len(data) - cut % len(data)])
+    count = len(written)
+    assert outcome(noted, damaged, 0, count) == outcome(plainly_noted, damaged, 0, count)
+
+
+@given(st.lists(st.tuples(records, st.booleans()), min_size=1, max_size=8), st.integers(0, 3))
+def test_marked_records_are_read_as_all_are(chosen: list[tuple[bytes, bool]], before: int) -> None:
+    """Begin, end, and timestamp of those alone, and whether one of those is a tombstone."""
+    data = b"\xff" * before + b"".join(record for record, _ in chosen)
+    marks = bytes(is_chosen for _, is_chosen in chosen)
+    every = plain_read(data, before, len(chosen))
+    some = [record for record, is_chosen in zip(every, marks, strict=True) if is_chosen]
+    assert read_marked(data, before, marks) == (
+        [record[:3] for record in some],
+        len(data),
+        any(is_tombstone for *_, is_tombstone in some),
+    )
