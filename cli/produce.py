@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import typer
 
 from echoless.cli.cluster import security_of
-from echoless.cli.completion import topic_names
+from echoless.cli.completion import topic_names, transactional_ids
 from echoless.cli.errors import CommandError
 from echoless.cli.option_groups import grouped
 from echoless.cli.options import BrokerOptions
@@ -70,26 +70,62 @@ def produce(
     compression: Annotated[CodecName, typer.Option(help="The codec of the batches.")] = (
         CodecName.NONE
     ),
+    transaction: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="Send all lines in one transaction of this transactional id.",
+            autocompletion=transactional_ids,
+        ),
+    ] = None,
+    abort: Annotated[
+        bool, typer.Option("--abort", help="Abort the transaction at the end of the input.")
+    ] = False,
     broker: BrokerOptions,
 ) -> None:
-    """Send each line of standard input as a record; each is stored once."""
+    """Send each line of standard input as a record; each is stored once.
+
+    With --transaction, readers of committed records see all lines together once the input has ended, and none if a
+    line cannot be sent or the command is interrupted. Other producers of the same id are fenced.
+    """
     from echoless.client.errors import ProducerError
     from echoless.client.producer import Producer
     from echoless.client.settings import Settings
 
+    if abort and transaction is None:
+        raise CommandError("--abort: takes --transaction")
+    if transaction == "":
+        raise CommandError("--transaction: takes an id that is not empty")
     headers = _headers(header or [])
     lines = _Lines(key_separator, null_marker)
     settings = Settings(compression=Codec[compression.name], security=security_of(broker))
     try:
-        with Producer(broker.bootstrap_server, settings) as producer:
+        with Producer(broker.bootstrap_server, settings, transactional_id=transaction) as producer:
             _check_partition(producer, topic, partition)
             sending = _Sending(producer, topic, partition, headers)
             try:
-                sending.send_all(lines)
+                if transaction is None:
+                    sending.send_all(lines)
+                elif abort:
+                    _send_and_abort(producer, sending, lines)
+                else:
+                    with producer.transaction():
+                        sending.send_all(lines)
+                    sending.end = ", and committed"
             finally:
-                typer.echo(f"{counted(sending.stored, 'record')} stored in {topic}", err=True)
+                stored = counted(sending.stored, "record")
+                typer.echo(f"{stored} stored in {topic}{sending.end}", err=True)
     except ProducerError as error:
         raise CommandError(str(error)) from error
+
+
+def _send_and_abort(producer: Producer, sending: _Sending, lines: _Lines) -> None:
+    producer.begin_transaction()
+    try:
+        sending.send_all(lines)
+    finally:
+        producer.abort_transaction()
+    sending.end = ", and aborted"
 
 
 def _check_partition(producer: Producer, topic: str, partition: int | None) -> None:
@@ -165,6 +201,8 @@ class _Sending:
         self, producer: Producer, topic: str, partition: int | None, headers: Headers
     ) -> None:
         self.stored = 0
+        self.end = ""
+        """The end of the line that reports them."""
         self._producer = producer
         self._topic = topic
         self._partition = partition

@@ -73,6 +73,38 @@ def running(*arguments: object, **streams: Any) -> Iterator[subprocess.Popen[byt
             process.kill()
 
 
+def committed(topic: str, isolation: str = "read_committed") -> list[bytes]:
+    """The lines that a reader of this isolation sees, once the markers are in."""
+    return sorted(run("consume", topic, "--isolation", isolation).stdout.splitlines())
+
+
+def test_lines_in_one_transaction(echoless: Command) -> None:
+    """They are committed at the end of the input, or aborted; a mistake or an interrupt aborts."""
+    echoless("topics", "create", "whole", "--partitions", 2)
+    produce = ("produce", "whole", "--transaction", "lines-1")
+    sent = run(*produce, given=b"a\nb\n")
+    assert sent.stderr == b"2 records stored in whole, and committed\n"
+    sent = run(*produce, "--abort", given=b"x\ny\n")
+    assert sent.stderr == b"2 records stored in whole, and aborted\n"
+    failed = run(*produce, "--key-separator", ":", given=b"k:z\nnone\n")
+    assert failed.returncode == 1
+    assert b"line 2 has no key" in failed.stderr
+    with running(*produce, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"typed\n")
+        process.stdin.flush()
+        deadline = time.monotonic() + PATIENCE_S
+        while b"typed" not in committed("whole", "read_uncommitted"):
+            assert time.monotonic() < deadline
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=PATIENCE_S)
+    run(*produce, given=b"c\n")
+    deadline = time.monotonic() + PATIENCE_S
+    while committed("whole") != [b"a", b"b", b"c"]:
+        assert time.monotonic() < deadline, committed("whole")
+    assert len(committed("whole", "read_uncommitted")) == 7
+
+
 def test_every_line_is_stored_once_and_comes_back(echoless: Command) -> None:
     """Any bytes but line breaks, in order, in more than one read and batch; an unfinished last line, too."""
     echoless("topics", "create", "lines", "--partitions", 1)
@@ -182,6 +214,8 @@ def test_where_to_begin(echoless: Command) -> None:
     [
         (("produce", "t", "--header", "x"), "--header: takes NAME=VALUE, not 'x'"),
         (("produce", "t", "--key-separator", ""), "--key-separator: takes at least one character"),
+        (("produce", "t", "--abort"), "--abort: takes --transaction"),
+        (("produce", "t", "--transaction", ""), "--transaction: takes an id"),
         (("produce", "t", "--partition", 5), "--partition: t has partitions 0 to 1, not 5"),
         (("produce", "a/b"), "a/b: INVALID_TOPIC_EXCEPTION"),
     ],
