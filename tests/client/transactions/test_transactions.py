@@ -17,6 +17,7 @@ from echoless.client.transactions.errors import AbortableError, FencedError, Tra
 from echoless.client.transactions.group_metadata import GroupMetadata
 from tests.broker.until import until
 from tests.support.in_process import Running, in_process
+from tests.transactions.in_process_reader import committed
 
 TOPIC, ID = "orders", "orders-1"
 QUICK = Settings(retry_backoff_s=0.001, retry_backoff_max_s=0.01, delivery_timeout_s=20)
@@ -42,29 +43,6 @@ def producer_of(running: Running, settings: Settings = QUICK, name: str = ID) ->
     return AsyncProducer(running.kafka_address, settings, transactional_id=name)
 
 
-async def committed(running: Running, partition: int = 0) -> list[bytes | None]:
-    """The values that a reader of committed records sees, once nothing is open."""
-    from aiokafka import AIOKafkaConsumer, TopicPartition
-
-    found = running.broker.partitions[TOPIC, partition]
-    await until(lambda: found.last_stable_offset == found.log.log_end_offset)
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=running.kafka_address,
-        isolation_level="read_committed",
-        auto_offset_reset="earliest",
-    )
-    await consumer.start()
-    place = TopicPartition(TOPIC, partition)
-    consumer.assign([place])
-    await consumer.seek_to_beginning(place)
-    values: list[bytes | None] = []
-    while await consumer.position(place) < found.log.log_end_offset:
-        rows = await consumer.getmany(timeout_ms=100)
-        values += [row.value for some in rows.values() for row in some]
-    await consumer.stop()
-    return values
-
-
 def open_ends(running: Running) -> list[bool]:
     """Whether each partition holds records of a transaction that has not ended."""
     found = [running.broker.partitions[TOPIC, index] for index in range(2)]
@@ -81,7 +59,7 @@ async def test_a_block_commits_at_its_end(running: Running) -> None:
                 await producer.flush()
                 assert open_ends(running) == [True, True]
     for partition in range(2):
-        assert await committed(running, partition) == [b"0", b"1", b"2"]
+        assert await committed(running, TOPIC, partition) == [b"0", b"1", b"2"]
 
 
 async def test_a_block_that_raises_aborts(running: Running) -> None:
@@ -101,7 +79,7 @@ async def test_a_block_that_raises_aborts(running: Running) -> None:
             await given[0]
         async with producer.transaction():
             await producer.send(TOPIC, b"next", partition=0)
-    assert await committed(running) == [b"next"]
+    assert await committed(running, TOPIC) == [b"next"]
 
 
 async def test_transactions_without_records(running: Running) -> None:
@@ -117,7 +95,7 @@ async def test_transactions_without_records(running: Running) -> None:
                 await unsent
             async with producer.transaction():
                 await producer.send(TOPIC, value, partition=0)
-    assert await committed(running) == [b"one", b"two"]
+    assert await committed(running, TOPIC) == [b"one", b"two"]
 
 
 async def test_which_generation_is_spoken(running: Running, generation: int) -> None:
@@ -156,7 +134,7 @@ async def test_a_producer_that_ends_with_an_open_transaction_aborts_it(running: 
     async with producer_of(running) as producer:
         await producer.begin_transaction()
         await (await producer.send(TOPIC, b"one", partition=0))
-    assert await committed(running) == []
+    assert await committed(running, TOPIC) == []
 
 
 async def test_a_second_producer_fences_the_first(running: Running) -> None:
@@ -172,7 +150,7 @@ async def test_a_second_producer_fences_the_first(running: Running) -> None:
                 await old.begin_transaction()
             async with new.transaction():
                 await new.send(TOPIC, b"new", partition=0)
-    assert await committed(running) == [b"new"]
+    assert await committed(running, TOPIC) == [b"new"]
 
 
 async def test_a_fenced_producer_that_sends_is_fenced_by_its_abort(running: Running) -> None:
@@ -197,7 +175,7 @@ async def test_a_transaction_that_took_too_long_can_only_be_aborted(running: Run
         await producer.abort_transaction()
         async with producer.transaction():
             await producer.send(TOPIC, b"next", partition=0)
-    assert await committed(running) == [b"next"]
+    assert await committed(running, TOPIC) == [b"next"]
 
 
 async def test_a_batch_that_failed_keeps_the_transaction_from_committing(running: Running) -> None:
@@ -215,7 +193,7 @@ async def test_a_batch_that_failed_keeps_the_transaction_from_committing(running
             for partition in range(2):
                 await producer.send(TOPIC, b"next", partition=partition)
     for partition in range(2):
-        assert await committed(running, partition) == [b"next"]
+        assert await committed(running, TOPIC, partition) == [b"next"]
 
 
 async def test_offsets_are_committed_with_the_records(running: Running) -> None:
@@ -247,7 +225,7 @@ async def test_offsets_of_a_member_that_the_group_does_not_know(running: Running
         await producer.abort_transaction()
         async with producer.transaction():
             await producer.send(TOPIC, b"next", partition=0)
-    assert await committed(running) == [b"next"]
+    assert await committed(running, TOPIC) == [b"next"]
 
 
 @pytest.mark.parametrize(
