@@ -25,7 +25,7 @@ from tests.support.tool import Tool, ToolError, debian_program, run
 from tests.support.zookeeper import ZooKeeperVersion
 
 _MAVEN = Path(__file__).parent / "support" / "maven"
-_FURTHER_TOOLS = ("applications", "compatibility", "console", "testkit", "upgrade")
+_FURTHER_TOOLS = ("applications", "compatibility", "console", "pipeline", "testkit", "upgrade")
 """Folders with their own `tools.py`. (An image of the quick tests lacks some of them.)"""
 
 

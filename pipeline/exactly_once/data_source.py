@@ -34,7 +34,12 @@ from echoless.pipeline.exactly_once.ends import TaskReport, end_batch
 from echoless.pipeline.exactly_once.errors import OptionError, SinkError
 from echoless.pipeline.exactly_once.ledger import TaskLocation
 from echoless.pipeline.exactly_once.ledger_identity import identified, open_files, placed
-from echoless.pipeline.exactly_once.options import CHECKPOINT_LOCATION, SinkOptions, read_options
+from echoless.pipeline.exactly_once.options import (
+    CHECKPOINT_LOCATION,
+    SinkOptions,
+    read_options,
+    store_options,
+)
 from echoless.pipeline.exactly_once.partition_writer import Attempted, write_partition
 from echoless.pipeline.exactly_once.query_mode import (
     check_checkpoint,
@@ -42,6 +47,7 @@ from echoless.pipeline.exactly_once.query_mode import (
     check_reports,
 )
 from echoless.pipeline.exactly_once.row_order import sort_rows
+from echoless.pipeline.exactly_once.store_settings import StoreSettings
 
 FORMAT: Final = "echoless"
 QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
@@ -89,7 +95,8 @@ class ExactlyOnceDataSource(DataSource):
             checkpoint = places.checkpoint(self.options.get("queryName"))
         if checkpoint:
             checkpoint = places.resolved(checkpoint)
-            check_checkpoint(checkpoint)
+            settings = StoreSettings(store_options(self.options), places.stores.hadoop)
+            check_checkpoint(checkpoint, settings)
         ledger = f"{checkpoint.rstrip('/')}/{LEDGER_DIRECTORY}" if checkpoint else None
         name = STREAM_NAME if ledger else None
         options = read_options(_plain(self.options), name=name, ledger=ledger)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+_MESSAGE_MAX: Final = 300
+"""Characters of a file system's message that are shown: some list every path that they have tried."""
+
 
 class SinkError(Exception):
     """The rows of this task cannot be written; nothing more is sent."""
@@ -21,3 +26,14 @@ class RowError(SinkError, ValueError):
 
 class ReplayMismatchError(SinkError):
     """The rows of a replay differ from those that an earlier attempt stored."""
+
+
+def unreachable(error: Exception, uri: str = "") -> LedgerError:
+    """Makes the error of a ledger whose store has failed."""
+    where = f"{uri}: " if uri else ""
+    return LedgerError(f"the ledger cannot be reached: {where}{first_line(error)}")
+
+
+def first_line(error: Exception) -> str:
+    """Returns the first line of an error's message."""
+    return str(error).strip().partition("\n")[0][:_MESSAGE_MAX] or type(error).__name__

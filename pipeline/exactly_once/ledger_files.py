@@ -1,39 +1,34 @@
 """Files of the ledger on any file system: listed, read, created once, deleted.
 
 Everything depends on `create`: of several attempts to create the same file exactly one succeeds, and a file that
-can be read is complete. How each file system guarantees this:
+can be read is complete. Tasks have no JVM, so these are not Hadoop's file systems:
 
-* a local or mounted directory: the content is written and synced under another name, which is then
-  linked to its own; a link never replaces a file;
-* HDFS: the same with a rename, which HDFS refuses if the target exists.
+| where | file | how a file is created once |
+|---|---|---|
+| a local or mounted directory | `local_files.py` | a link, which replaces nothing |
+| HDFS | `arrow_files.py` (libhdfs), `web_hdfs_files.py` | a rename, which HDFS refuses if the target exists |
+| S3, Azure, Google Cloud Storage | `object_store_files.py` | a put on condition that there is none |
 
-Object stores cannot do it through pyarrow, and are refused unless the caller guarantees that no two attempts ever
-run at once. Tasks have no JVM, so these are pyarrow's file systems, not Hadoop's.
+Whether a store keeps its promise is tried when a ledger is made (`check_conditions`).
 """
 
 from __future__ import annotations
 
-import errno
-import os
 import uuid
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from pyarrow import fs
+from echoless.pipeline.exactly_once.errors import OptionError
+from echoless.pipeline.exactly_once.local_files import LocalFiles
+from echoless.pipeline.exactly_once.store_settings import (
+    NO_SETTINGS,
+    OBJECT_STORES,
+    WEB_SCHEMES,
+    StoreSettings,
+)
 
-from echoless.pipeline.exactly_once.errors import LedgerError, OptionError
-
-_RENAMES_WITHOUT_REPLACING: Final = ("hdfs", "viewfs")
 _LOCAL: Final = "file"
-_RETRY_LIMIT_S: Final = 20
-_MESSAGE_MAX: Final = 300
-"""Characters of a file system's message that are shown: some list every path that they have tried."""
-_NEEDS: Final = {
-    "hdfs": "; hdfs:// needs libhdfs, a JVM and Hadoop's CLASSPATH on every machine with executors",
-    "viewfs": "; viewfs:// needs libhdfs, a JVM and Hadoop's CLASSPATH on every machine with executors",
-}
-_NO_HARD_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
+_LIBHDFS: Final = ("hdfs", "viewfs")
 
 
 class LedgerFiles(Protocol):
@@ -52,34 +47,57 @@ class LedgerFiles(Protocol):
         """Deletes the file, if it exists."""
 
 
-def open_ledger_files(uri: str, *, has_single_writer: bool = False) -> LedgerFiles:
-    """Opens the files at a path or URI. Raises `OptionError` if they cannot be created conditionally."""
+def open_ledger_files(
+    uri: str, settings: StoreSettings = NO_SETTINGS, *, has_single_writer: bool = False
+) -> LedgerFiles:
+    """Opens the files at a path or URI. Raises `OptionError`.
+
+    `has_single_writer`: no two attempts ever run at once, so that a store without conditions will do.
+    """
     scheme, separator, rest = uri.partition(":")
     if not separator or "/" in scheme or scheme == _LOCAL:
+        if settings.options:
+            name = min(settings.options)
+            raise OptionError(
+                f"option ledger.{name}: {uri} is a directory, which has no such options"
+            )
         return LocalFiles(Path(_local_path(rest) if scheme == _LOCAL else uri))
-    if scheme not in _RENAMES_WITHOUT_REPLACING and not has_single_writer:
-        raise OptionError(
-            f"ledger {uri}: {scheme} cannot create a file only where there is none, and two attempts "
-            "at once would both continue; use HDFS or a mounted directory, or, if speculation is off "
-            "and the query is never started twice, set ledgerSingleWriter=true"
-        )
+    if scheme in OBJECT_STORES:
+        try:
+            from echoless.pipeline.exactly_once.object_store_files import open_object_store  # noqa: PLC0415 - the extra objectstore
+        except ModuleNotFoundError as error:
+            raise OptionError(
+                f"ledger {uri}: {scheme}:// needs the extra objectstore on every machine: "
+                "pip install 'echoless[objectstore]'"
+            ) from error
+        return open_object_store(uri, settings, is_conditional=not has_single_writer)
+    if scheme in WEB_SCHEMES:
+        from echoless.pipeline.exactly_once.web_hdfs_files import open_web_hdfs  # noqa: PLC0415 - http.client
+
+        return open_web_hdfs(uri, settings)
+    if scheme in _LIBHDFS:
+        from echoless.pipeline.exactly_once.arrow_files import open_hdfs  # noqa: PLC0415 - pyarrow
+
+        return open_hdfs(uri, settings)
+    raise OptionError(
+        f"ledger {uri}: {scheme}:// is not known; a ledger is in a directory that all machines share, or at hdfs://, "
+        "webhdfs://, s3a://, abfss:// or gs://"
+    )
+
+
+def check_conditions(files: LedgerFiles, directory: str, uri: str) -> None:
+    """Tries whether a file is created only once. Raises `OptionError` if not."""
+    name = f"{directory}/probe-{uuid.uuid4().hex}"
     try:
-        system, path = fs.FileSystem.from_uri(_limited(scheme, uri))
-    except (OSError, ValueError) as error:
-        needs = _NEEDS.get(scheme, "")
-        raise OptionError(f"ledger {uri}: {_first_line(error)}{needs}") from error
-    return RemoteFiles(system, path)
-
-
-def _limited(scheme: str, uri: str) -> str:
-    """Returns the URI with a limit for repetitions, which last a quarter of an hour by default."""
-    if scheme not in ("gs", "gcs") or "retry_limit_seconds" in uri:
-        return uri
-    return f"{uri}{'&' if '?' in uri else '?'}retry_limit_seconds={_RETRY_LIMIT_S}"
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0][:_MESSAGE_MAX]
+        is_first, is_second = files.create(name, b"1"), files.create(name, b"2")
+    finally:
+        files.delete(name)
+    if not is_first or is_second:
+        raise OptionError(
+            f"ledger {uri}: this store creates a file where there is one already, and two attempts at once would both "
+            "continue: use another, or, if speculation is off and the query is never started twice, set "
+            "ledgerSingleWriter=true"
+        )
 
 
 def absolute_location(uri: str) -> str:
@@ -91,140 +109,3 @@ def absolute_location(uri: str) -> str:
 def _local_path(rest: str) -> str:
     """Returns the path in a file URI; `/a` and `///a` are the same."""
     return "/" + rest.lstrip("/")
-
-
-class LocalFiles:
-    """Files in a local directory, or in one that every machine has mounted."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-
-    def list(self, directory: str) -> list[str]:
-        try:
-            found = os.scandir(self._root / directory)
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise _failed(error) from error
-        with found:
-            return sorted(entry.name for entry in found if not entry.name.startswith("."))
-
-    def read(self, name: str) -> bytes:
-        try:
-            return (self._root / name).read_bytes()
-        except OSError as error:
-            raise _failed(error) from error
-
-    def create(self, name: str, data: bytes) -> bool:
-        target = self._root / name
-        unique = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-        try:
-            _make_directory(target.parent)
-            _write_synced(unique, data)
-            try:
-                target.hardlink_to(unique)
-            except FileExistsError:
-                return False
-            except OSError as error:
-                if error.errno in _NO_HARD_LINKS:
-                    raise _no_hard_links(target.parent) from error
-                raise
-            finally:
-                unique.unlink()
-            _sync_directory(target.parent)
-        except OSError as error:
-            raise _failed(error) from error
-        return True
-
-    def delete(self, name: str) -> None:
-        with suppress(OSError):
-            (self._root / name).unlink()
-
-
-class RemoteFiles:
-    """Files in a file system of pyarrow."""
-
-    def __init__(self, system: Any, root: str) -> None:
-        self._system = system
-        self._root = root.rstrip("/")
-
-    def list(self, directory: str) -> list[str]:
-        selector = fs.FileSelector(f"{self._root}/{directory}", allow_not_found=True)
-        try:
-            found = self._system.get_file_info(selector)
-        except OSError as error:
-            raise _failed(error) from error
-        return sorted(one.base_name for one in found if not one.base_name.startswith("."))
-
-    def read(self, name: str) -> bytes:
-        try:
-            with self._system.open_input_stream(f"{self._root}/{name}") as file:
-                return bytes(file.read())
-        except OSError as error:
-            raise _failed(error) from error
-
-    def create(self, name: str, data: bytes) -> bool:
-        target = f"{self._root}/{name}"
-        directory, _, base = target.rpartition("/")
-        unique = f"{directory}/.{base}.{uuid.uuid4().hex}"
-        try:
-            if self._exists(target):
-                return False
-            self._system.create_dir(directory, recursive=True)
-            with self._system.open_output_stream(unique) as file:
-                file.write(data)
-            return self._rename(unique, target)
-        except OSError as error:
-            raise _failed(error) from error
-
-    def delete(self, name: str) -> None:
-        with suppress(OSError):
-            self._system.delete_file(f"{self._root}/{name}")
-
-    def _rename(self, unique: str, target: str) -> bool:
-        try:
-            self._system.move(unique, target)
-        except OSError:
-            with suppress(OSError):
-                self._system.delete_file(unique)
-            if self._exists(target):
-                return False
-            raise
-        return True
-
-    def _exists(self, path: str) -> bool:
-        return bool(self._system.get_file_info(path).type is not fs.FileType.NotFound)
-
-
-def _write_synced(path: Path, data: bytes) -> None:
-    with path.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _make_directory(path: Path) -> None:
-    """Creates the directory and its parents, and syncs each: without that a crash may lose file and directory."""
-    if not path.is_dir():
-        _make_directory(path.parent)
-        path.mkdir(exist_ok=True)
-        _sync_directory(path.parent)
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _no_hard_links(directory: Path) -> LedgerError:
-    return LedgerError(
-        f"{directory}: this file system has no hard links, by which a file of the ledger is created only where there "
-        "is none: set ledgerLocation to a local disk, NFS or HDFS"
-    )
-
-
-def _failed(error: OSError) -> LedgerError:
-    return LedgerError(f"the ledger cannot be reached: {_first_line(error)}")

@@ -18,6 +18,7 @@ from echoless.pipeline.exactly_once.errors import LedgerError
 from echoless.pipeline.exactly_once.ledger_files import (
     LedgerFiles,
     absolute_location,
+    check_conditions,
     open_ledger_files,
 )
 from echoless.pipeline.exactly_once.options import SinkOptions
@@ -28,7 +29,7 @@ _NAME: Final = "ledger.json"
 
 def open_files(options: SinkOptions) -> LedgerFiles:
     """Opens the ledger that the options name. Raises `OptionError`; `LedgerError` if it has another id."""
-    files = open_ledger_files(options.ledger, has_single_writer=options.ledger_has_single_writer)
+    files = _open(options)
     if options.ledger_id is not None and _read(files, options.name) != options.ledger_id:
         raise LedgerError(
             f"ledger {options.ledger} is not the driver's ledger on this machine: set "
@@ -38,19 +39,30 @@ def open_files(options: SinkOptions) -> LedgerFiles:
 
 
 def placed(options: SinkOptions, places: DefaultPlaces) -> SinkOptions:
-    """Returns the options with the ledger where Spark would look for it. Raises `OptionError`."""
-    return replace(options, ledger=places.resolved(options.ledger))
+    """Returns the options with the ledger where Spark would look for it, and its settings of stores. Raises `OptionError`."""
+    store = replace(options.store, hadoop=places.stores.hadoop)
+    return replace(options, ledger=places.resolved(options.ledger), store=store)
 
 
 def identified(options: SinkOptions) -> SinkOptions:
-    """Returns the options for the tasks, with the ledger's id; the driver creates one if there is none."""
-    files = open_ledger_files(options.ledger, has_single_writer=options.ledger_has_single_writer)
+    """Returns the options for the tasks, with the ledger's id; the driver creates one if there is none.
+
+    Raises `OptionError` if the store cannot create a file only once.
+    """
+    files = _open(options)
     found = _read(files, options.name)
     if found is None:
+        if not options.ledger_has_single_writer:
+            check_conditions(files, options.name, options.ledger)
         fields = {"version": VERSION, "id": uuid.uuid4().hex}
         files.create(f"{options.name}/{_NAME}", json.dumps(fields).encode())
         found = _read(files, options.name)
     return replace(options, ledger=absolute_location(options.ledger), ledger_id=found)
+
+
+def _open(options: SinkOptions) -> LedgerFiles:
+    has_single_writer = options.ledger_has_single_writer
+    return open_ledger_files(options.ledger, options.store, has_single_writer=has_single_writer)
 
 
 def _read(files: LedgerFiles, sink: str) -> str | None:

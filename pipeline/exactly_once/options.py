@@ -7,6 +7,7 @@
 | `sinkName` | the name under which the ledger is kept |
 | `ledgerLocation` | a path or URI |
 | `ledgerSingleWriter` | true: accept a ledger that cannot create files conditionally |
+| `ledger.*` | settings of the ledger's store, see `store_settings.py` |
 | `acceptNewLedger` | true: a stream may begin an empty ledger with a batch above 0 |
 | `batchId` | in a job that is not a stream: which run this is, 0 by default |
 | `sortWithinPartitions` | true, or columns: the order of rows within a Spark partition |
@@ -28,6 +29,11 @@ from echoless.client.security import Security
 from echoless.client.security_options import SecurityOptionError
 from echoless.client.settings import Settings
 from echoless.pipeline.exactly_once.errors import OptionError
+from echoless.pipeline.exactly_once.store_settings import (
+    NO_SETTINGS,
+    STORE_PREFIX,
+    StoreSettings,
+)
 from echoless.pipeline.security import is_security_option, security_in
 from echoless.protocol.record_batch import Codec
 
@@ -59,6 +65,8 @@ class SinkOptions:
     name: str
     ledger: str
     ledger_has_single_writer: bool = False
+    store: StoreSettings = NO_SETTINGS
+    """Settings of the ledger's store."""
     accepts_new_ledger: bool = False
     """Whether a stream may begin an empty ledger with a batch above 0."""
     topic: str | None = None
@@ -85,14 +93,24 @@ def read_options(
             setting, read = _PRODUCER_OPTIONS[key]
             value = _converted(option, text, read)
             producer |= {} if setting is None else {setting: value}
-        elif key in WITHOUT_EFFECT:
+        elif key in WITHOUT_EFFECT or key.startswith(STORE_PREFIX):
             continue
         elif not is_security_option(key) and key not in _SPARKS_OWN:
             raise OptionError(f"option {option}: the sink does not have it")
     producer["security"] = _security(options)
     own.setdefault("name", name)
     own.setdefault("ledger", ledger)
-    return SinkOptions(**_complete(own), settings=_settings(producer))
+    store = StoreSettings(store_options(options))
+    return SinkOptions(**_complete(own), store=store, settings=_settings(producer))
+
+
+def store_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Returns the options `ledger.*` without that prefix, with names in lower case."""
+    return {
+        name.lower().removeprefix(STORE_PREFIX): value
+        for name, value in options.items()
+        if name.lower().startswith(STORE_PREFIX)
+    }
 
 
 def _security(options: Mapping[str, str]) -> Security:

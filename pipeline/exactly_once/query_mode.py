@@ -12,6 +12,7 @@ from typing import Final
 
 from echoless.pipeline.exactly_once.errors import OptionError, SinkError
 from echoless.pipeline.exactly_once.ledger_files import open_ledger_files
+from echoless.pipeline.exactly_once.store_settings import StoreSettings
 
 _ASYNCHRONOUS: Final = "asyncprogresstracking"
 _REMEDY: Final = "use trigger(processingTime=...) or trigger(availableNow=True)"
@@ -31,10 +32,10 @@ def check_options(options: Mapping[str, str]) -> None:
             )
 
 
-def check_checkpoint(checkpoint: str) -> None:
+def check_checkpoint(checkpoint: str, settings: StoreSettings) -> None:
     """Refuses a query without micro-batches. Raises `OptionError`."""
     try:
-        files = open_ledger_files(checkpoint)
+        files = open_ledger_files(checkpoint, settings)
         offsets, commits = (_last(files.list(name)) for name in ("offsets", "commits"))
     except SinkError:
         return  # a checkpoint that the ledger's files cannot reach; its commits are checked

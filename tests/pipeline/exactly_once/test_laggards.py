@@ -12,7 +12,7 @@ import pytest
 from echoless.client.errors import DeliveryError
 from echoless.pipeline.exactly_once import later_attempt
 from echoless.pipeline.exactly_once.errors import LedgerError, SinkError
-from echoless.pipeline.exactly_once.ledger_files import LocalFiles
+from echoless.pipeline.exactly_once.local_files import LocalFiles
 from tests.pipeline.exactly_once.attempts import TOPIC, Attempts, all_values, rows, rows_for
 
 pytestmark = pytest.mark.slow

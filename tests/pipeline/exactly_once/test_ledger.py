@@ -24,8 +24,8 @@ from echoless.pipeline.exactly_once.entries import (
 )
 from echoless.pipeline.exactly_once.errors import LedgerError
 from echoless.pipeline.exactly_once.ledger import BATCHES_KEPT, Ledger, Recorded
-from echoless.pipeline.exactly_once.ledger_files import LocalFiles
 from echoless.pipeline.exactly_once.ledger_identity import identified, open_files
+from echoless.pipeline.exactly_once.local_files import LocalFiles
 from echoless.pipeline.exactly_once.options import read_options
 from tests.pipeline.exactly_once.attempts import NAME, QUERY, location
 

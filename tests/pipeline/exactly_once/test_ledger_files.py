@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,13 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
+from echoless.pipeline.exactly_once.arrow_files import ArrowFiles
 from echoless.pipeline.exactly_once.errors import LedgerError, OptionError
-from echoless.pipeline.exactly_once.ledger_files import (
-    LocalFiles,
-    RemoteFiles,
-    absolute_location,
-    open_ledger_files,
-)
+from echoless.pipeline.exactly_once.ledger_files import absolute_location, open_ledger_files
+from echoless.pipeline.exactly_once.local_files import LocalFiles
+from echoless.pipeline.exactly_once.web_hdfs_files import WebHdfsFiles
+
+_ROOM = "echoless.pipeline.exactly_once"
 
 
 class RefusingRename(fs.FileSystemHandler):
@@ -61,12 +62,12 @@ class RefusingRename(fs.FileSystemHandler):
     normalize_path = open_append_stream = open_input_file = _not_called
 
 
-def remote_files(root: Path) -> RemoteFiles:
+def remote_files(root: Path) -> ArrowFiles:
     class System(RefusingRename):
         def normalize_path(self, path: str) -> str:
             return path
 
-    return RemoteFiles(fs.PyFileSystem(System(root)), "")
+    return ArrowFiles(fs.PyFileSystem(System(root)), "")
 
 
 @pytest.fixture(params=[LocalFiles, remote_files])
@@ -121,35 +122,27 @@ def test_what_cannot_be_read_is_said(files):
         files.read("a/none")
 
 
-@pytest.mark.parametrize("uri", ["s3://bucket/ledger", "gs://bucket/ledger", "abfs://c@a/ledger"])
-def test_object_stores_are_refused(uri):
-    """They would let two attempts create the same entry."""
-    with pytest.raises(OptionError, match="ledgerSingleWriter=true"):
-        open_ledger_files(uri)
+def test_an_unknown_scheme_is_refused():
+    """With those that are known."""
+    with pytest.raises(OptionError, match=r"ftp:// is not known; .* s3a://"):
+        open_ledger_files("ftp://nowhere/ledger")
 
 
-def test_a_missing_library_is_one_line():
-    """Arrow lists every path in which it has looked, 16 KB."""
-    with pytest.raises(OptionError, match="needs libhdfs") as caught:
-        open_ledger_files("hdfs://nowhere:1/ledger")
-    assert len(str(caught.value)) < 500
-    assert len(str(caught.value).splitlines()) == 1
+def test_a_missing_extra_is_named(monkeypatch):
+    """Tasks run on machines that the user has not installed by hand."""
+    monkeypatch.delitem(sys.modules, f"{_ROOM}.object_store_files", raising=False)
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    with pytest.raises(OptionError, match=r"pip install 'echoless\[objectstore\]'"):
+        open_ledger_files("s3://bucket/ledger")
 
 
-def test_google_storage_gives_up(monkeypatch):
-    """Arrow repeats requests for a quarter of an hour, in silence."""
-    seen: list[str] = []
-
-    class Recorder:
-        @staticmethod
-        def from_uri(uri: str) -> Any:
-            seen.append(uri)
-            return None, ""
-
-    monkeypatch.setattr("echoless.pipeline.exactly_once.ledger_files.fs.FileSystem", Recorder)
-    for uri in ("gs://b/l", "gs://b/l?retry_limit_seconds=5", "s3://b/l"):
-        open_ledger_files(uri, has_single_writer=True)
-    assert seen == ["gs://b/l?retry_limit_seconds=20", "gs://b/l?retry_limit_seconds=5", "s3://b/l"]
+def test_hdfs_without_libhdfs_is_reached_by_webhdfs(monkeypatch):
+    """On the host that the URI names, and Hadoop's port, unless a setting says otherwise."""
+    monkeypatch.setattr(f"{_ROOM}.repetition.REACHED_WITHIN_S", 0)
+    files = open_ledger_files("hdfs://127.0.0.1:1/ledger")
+    assert isinstance(files, WebHdfsFiles)
+    with pytest.raises(LedgerError, match="the ledger cannot be reached: /ledger: .*refused"):
+        files.list("a")
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP])
@@ -181,8 +174,6 @@ def test_a_relative_path_is_the_drivers():
 def test_directories_are_synced_into_their_parents(tmp_path, monkeypatch):
     """After a power cut, a file is gone with a directory that is."""
     synced: list[Path] = []
-    monkeypatch.setattr(
-        "echoless.pipeline.exactly_once.ledger_files._sync_directory", synced.append
-    )
+    monkeypatch.setattr(f"{_ROOM}.local_files._sync_directory", synced.append)
     LocalFiles(tmp_path).create("a/b/file", b"x")
     assert synced == [tmp_path, tmp_path / "a", tmp_path / "a/b"]

@@ -14,7 +14,7 @@ from echoless.pipeline.exactly_once.entries import End
 from echoless.pipeline.exactly_once.errors import SinkError
 from echoless.pipeline.exactly_once.leader_queries import LeaderState
 from echoless.pipeline.exactly_once.ledger import Ledger
-from echoless.pipeline.exactly_once.ledger_files import LocalFiles
+from echoless.pipeline.exactly_once.local_files import LocalFiles
 from echoless.pipeline.exactly_once.numbering import BatchState, Coverage, Numbering
 from tests.pipeline.exactly_once.attempts import QUERY, location
 

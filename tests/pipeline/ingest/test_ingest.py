@@ -54,7 +54,7 @@ class Ingests:
         **settings: Any,
     ) -> None:
         """Runs until all files are done. `settings`: fields of `IngestSettings`."""
-        from echoless.pipeline.exactly_once.ledger_files import LocalFiles
+        from echoless.pipeline.exactly_once.local_files import LocalFiles
         from echoless.pipeline.ingest.plan import IngestPlan
         from echoless.pipeline.ingest.run import Ingest
         from echoless.pipeline.ingest.settings import IngestSettings

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from echoless.pipeline.exactly_once.ledger_files import LocalFiles
+from echoless.pipeline.exactly_once.local_files import LocalFiles
 from echoless.pipeline.ingest.plan import FileBatch, IngestPlan, SourceFile, check_unchanged
 from echoless.pipeline.ingest.settings import IngestError, IngestSettings
 

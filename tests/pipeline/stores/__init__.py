@@ -1,0 +1,1 @@
+"""Tests of the ledger in stores that are not directories, beside servers that people use."""

@@ -1,0 +1,80 @@
+"""Gets servers of object stores, and a small HDFS, into .cache, for tests/toolchain.py."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from tests.support.tool import Tool, run
+
+STORES: Final = Path(__file__).parents[2] / ".cache" / "object-stores"
+VERSITYGW: Final = STORES / "versitygw" / "versitygw"
+AZURITE: Final = STORES / "azurite" / "node_modules" / ".bin" / "azurite-blob"
+S3PROXY: Final = STORES / "s3proxy" / "s3proxy-2.9.0-jar-with-dependencies.jar"
+HADOOP: Final = STORES / "hadoop"
+_VERSITYGW: Final = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
+_AZURITE: Final = "azurite@3.37.0"
+_S3PROXY: Final = "org.gaul:s3proxy:2.9.0:jar:jar-with-dependencies"
+_HADOOP: Final = (
+    "org.apache.hadoop:hadoop-client-api:3.5.0",
+    "org.apache.hadoop:hadoop-client-runtime:3.5.0",
+    "org.apache.hadoop:hadoop-client-minicluster:3.5.0",
+    *("org.slf4j:slf4j-api:1.7.36", "commons-logging:commons-logging:1.2"),
+    # The mini-cluster's own code calls assertions.
+    *("org.junit.jupiter:junit-jupiter-api:5.11.4", "org.opentest4j:opentest4j:1.3.0"),
+    *("org.junit.platform:junit-platform-commons:1.11.4", "org.mockito:mockito-core:4.11.0"),
+)
+
+
+def _build_versitygw() -> None:
+    VERSITYGW.parent.mkdir(parents=True, exist_ok=True)
+    run(["env", f"GOBIN={VERSITYGW.parent}", "go", "install", _VERSITYGW])
+
+
+def _install_azurite() -> None:
+    directory = AZURITE.parents[2]
+    directory.mkdir(parents=True, exist_ok=True)
+    run(["npm", "install", "--no-audit", "--no-fund", "--prefix", str(directory), _AZURITE])
+
+
+def _copy_artifacts(directory: Path, *artifacts: str) -> None:
+    for artifact in artifacts:
+        goal = ["dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={directory}"]
+        run(["mvn", "-q", "-B", *goal])
+
+
+def _has_hadoop() -> bool:
+    return HADOOP.is_dir() and len(list(HADOOP.iterdir())) >= len(_HADOOP)
+
+
+TOOLS: Final = (
+    Tool(
+        name="versitygw",
+        used_by="the ledger on S3, with many writers at once",
+        is_present=VERSITYGW.exists,
+        prepare=_build_versitygw,
+        needs=("go",),
+    ),
+    Tool(
+        name="azurite",
+        used_by="the ledger on Azure",
+        is_present=AZURITE.exists,
+        prepare=_install_azurite,
+        needs=("node", "npm"),
+    ),
+    Tool(
+        name="s3proxy",
+        used_by="the ledger on another server that speaks S3",
+        is_present=S3PROXY.exists,
+        prepare=partial(_copy_artifacts, S3PROXY.parent, _S3PROXY),
+        needs=("java", "mvn"),
+    ),
+    Tool(
+        name="hadoop",
+        used_by="the ledger on HDFS",
+        is_present=_has_hadoop,
+        prepare=partial(_copy_artifacts, HADOOP, *_HADOOP),
+        needs=("java", "mvn"),
+    ),
+)
