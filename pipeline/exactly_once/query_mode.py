@@ -12,7 +12,7 @@ from typing import Final
 
 from echoless.pipeline.exactly_once.errors import OptionError, SinkError
 from echoless.pipeline.exactly_once.ledger_files import open_ledger_files
-from echoless.pipeline.exactly_once.store_settings import StoreSettings
+from echoless.pipeline.exactly_once.store_settings import NO_SETTINGS, StoreSettings
 
 _ASYNCHRONOUS: Final = "asyncprogresstracking"
 _REMEDY: Final = "use trigger(processingTime=...) or trigger(availableNow=True)"
@@ -32,7 +32,7 @@ def check_options(options: Mapping[str, str]) -> None:
             )
 
 
-def check_checkpoint(checkpoint: str, settings: StoreSettings) -> None:
+def check_checkpoint(checkpoint: str, settings: StoreSettings = NO_SETTINGS) -> None:
     """Refuses a query without micro-batches. Raises `OptionError`."""
     try:
         files = open_ledger_files(checkpoint, settings)

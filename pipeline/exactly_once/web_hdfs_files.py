@@ -11,6 +11,7 @@ import getpass
 import http.client
 import json
 import os
+import socket
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -38,11 +39,6 @@ class _HdfsError(Exception):
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(f"{kind}: {message}"[:_MESSAGE_MAX])
         self.kind = kind
-
-    @property
-    def is_final(self) -> bool:
-        """Whether another attempt gets the same answer."""
-        return self.kind in _FINAL
 
 
 _NOT_FOUND: Final = "FileNotFoundException"
@@ -132,12 +128,8 @@ class WebHdfsFiles:
 
     def _repeat(self, ask: Callable[[], _Result]) -> _Result:
         """Asks until there is an answer. Raises `LedgerError` if that is an error, or there is none."""
-
-        def is_final(error: Exception) -> bool:
-            return isinstance(error, _HdfsError) and error.is_final
-
         try:
-            return repeated(ask, _PASSING, is_final)
+            return repeated(ask, _PASSING, _is_final)
         except _PASSING as error:
             is_absent = isinstance(error, _HdfsError) and error.kind == _NOT_FOUND
             kind = _AbsentError if is_absent else LedgerError
@@ -210,6 +202,13 @@ def open_web_hdfs(uri: str, settings: StoreSettings) -> WebHdfsFiles:
         is_encrypted=parts.scheme == "swebhdfs",
         credentials=_credentials(settings),
     )
+
+
+def _is_final(error: Exception) -> bool:
+    """Whether another attempt gets the same answer."""
+    if isinstance(error, _HdfsError):
+        return error.kind in _FINAL
+    return isinstance(error, socket.gaierror)  # more likely misspelt than away
 
 
 def _credentials(settings: StoreSettings) -> tuple[tuple[str, str], ...]:

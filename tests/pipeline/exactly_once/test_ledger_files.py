@@ -141,7 +141,9 @@ def test_hdfs_without_libhdfs_is_reached_by_webhdfs(monkeypatch):
     monkeypatch.setattr(f"{_ROOM}.repetition.REACHED_WITHIN_S", 0)
     files = open_ledger_files("hdfs://127.0.0.1:1/ledger")
     assert isinstance(files, WebHdfsFiles)
-    with pytest.raises(LedgerError, match="the ledger cannot be reached: /ledger: .*refused"):
+    with pytest.raises(
+        LedgerError, match=r"the ledger cannot be reached: 127.0.0.1:9870/ledger: .*refused"
+    ):
         files.list("a")
 
 
