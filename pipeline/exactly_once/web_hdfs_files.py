@@ -133,9 +133,8 @@ class WebHdfsFiles:
         except _PASSING as error:
             is_absent = isinstance(error, _HdfsError) and error.kind == _NOT_FOUND
             kind = _AbsentError if is_absent else LedgerError
-            raise kind(
-                f"the ledger cannot be reached: {self._root}: {first_line(error)}"
-            ) from error
+            place = f"{self._addresses[0]}{self._root}"
+            raise kind(f"the ledger cannot be reached: {place}: {first_line(error)}") from error
 
     # --- one request ---
 
