@@ -12,7 +12,7 @@ from echoless.pipeline.exactly_once.errors import OptionError, first_line, unrea
 from echoless.pipeline.exactly_once.store_settings import StoreSettings
 from echoless.pipeline.exactly_once.web_hdfs_files import WebHdfsFiles, open_web_hdfs
 
-_NO_LIBRARY: Final = ("Unable to load libhdfs", "Unable to load libjvm")
+_NO_LIBRARY: Final = "load lib"
 
 
 def open_hdfs(uri: str, settings: StoreSettings) -> ArrowFiles | WebHdfsFiles:
@@ -22,7 +22,7 @@ def open_hdfs(uri: str, settings: StoreSettings) -> ArrowFiles | WebHdfsFiles:
     try:
         system, path = fs.FileSystem.from_uri(uri)
     except (OSError, ValueError) as error:
-        if str(error).startswith(_NO_LIBRARY):
+        if _NO_LIBRARY in first_line(error):
             return open_web_hdfs(uri, settings)
         raise OptionError(f"ledger {uri}: {first_line(error)}") from error
     return ArrowFiles(system, path)
