@@ -179,7 +179,7 @@ class WebHdfsFiles:
 
 
 class _AbsentError(LedgerError):
-    """There is no such file or directory."""
+    """The file or directory does not exist."""
 
 
 def open_web_hdfs(uri: str, settings: StoreSettings) -> WebHdfsFiles:
