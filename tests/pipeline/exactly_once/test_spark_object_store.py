@@ -84,7 +84,7 @@ def test_hadoops_settings_reach_the_ledger(
 
 
 def test_options_reach_the_ledger(spark: Any, broker: BrokerThread, store: Store) -> None:
-    """Where the session has no settings; Spark hides the values of such names."""
+    """The session has no settings; Spark hides the values of such names."""
     named = {f"ledger.{name}": value for name, value in store.options.items()}
     _by_data_source(spark, {**_job(store, broker), **named})
     assert _stored(broker) == list(range(ROWS))

@@ -43,7 +43,7 @@ def _content(bucket: FaultyS3) -> bytes:
 
 @pytest.mark.parametrize("fault", PASSING)
 def test_after_any_fault_the_only_attempt_has_won(fault: Fault) -> None:
-    """Also after an answer that was lost, where the repetition is refused."""
+    """An answer that was lost, too, after which the repetition is refused."""
     with faulty_s3(_scripted([fault])) as (store, bucket):
         assert _create(store, b"1")
         assert _content(bucket) == b"1"
