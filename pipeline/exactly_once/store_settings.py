@@ -35,7 +35,7 @@ HADOOP_NAMES: Final = (
     *("fs.gs.auth.service.account.json.keyfile", "google.cloud.auth.service.account.json.keyfile"),
     "dfs.namenode.http-address",
 )
-"""Those that may stand in a file of Hadoop's configuration; others are read from Spark's only."""
+"""Names that are also read from files of Hadoop's configuration; others count in Spark's only."""
 
 _S3: Final = {
     "access.key": "access_key_id",
