@@ -248,7 +248,8 @@ def _not_stored(
     elif value.status.is_prepared:
         effects.append(SetTimer(COMPLETION, now.monotonic_ms + given.config.retry_ms))
     elif value.status is TransactionStatus.ONGOING:  # whose time may have come meanwhile
-        effects.append(SetTimer(TIMEOUT, state.deadline_ms))
+        at_ms = max(state.deadline_ms, now.monotonic_ms + given.config.retry_ms)
+        effects.append(SetTimer(TIMEOUT, at_ms))
     return state, effects
 
 

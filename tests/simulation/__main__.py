@@ -1,6 +1,6 @@
-"""`python -m tests.simulation --histories N --seed S [--kind groups] [--jobs 2] [--trace SEED]`.
+"""`python -m tests.simulation --histories N --seed S [--kind transactions] [--jobs 2] [--trace SEED]`.
 
-Plays the histories of the seeds S to S + N - 1, of records or of consumer groups, prints a line for each that failed and a table at the
+Plays the histories of the seeds S to S + N - 1, of records, groups or transactions, prints a line for each that failed and a table at the
 end, and exits 1 when one failed. `--trace SEED` plays that one alone and shows everything: log lines
 of the brokers, what went over the network, every fault, and the findings.
 """

@@ -49,7 +49,7 @@ class Client:
         self.observations = observations
         self._network = network
         self._services = services
-        self._broker_nodes = broker_nodes
+        self.broker_nodes = broker_nodes
         self._connections: dict[str, ClientConnection] = {}
         self._leaders: dict[Spot, tuple[str, int, int]] = {}
         """Per partition: the topic's id, the leader epoch, the leader."""
@@ -89,7 +89,7 @@ class Client:
     async def ask_anyone(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """The answer of some broker, sooner or later."""
         while True:
-            node = self.rng.choice(self._broker_nodes)
+            node = self.rng.choice(self.broker_nodes)
             try:
                 return await self.ask(self.connection(node), message, REQUEST_TIMEOUT_S)
             except NoAnswerError:

@@ -86,6 +86,8 @@ class Cluster:
         """Topics that are deleted and created again: of their records nothing is promised."""
         self.compacted: dict[str, None] = {}
         """Topics of which only the newest record of each key stays."""
+        self.transactional: dict[str, None] = {}
+        """Topics that are written in transactions: what readers are promised of them is judged by their history."""
         for broker_id in range(1, broker_count + 1):
             self.add_machine(broker_id, settings)
 

@@ -1,6 +1,7 @@
 """Connections to brokers: of a client (in order, both ways), and between brokers (`SimulatedPeers`).
 
-Every message really is encoded, answered by the broker's native `Exchange`, and its answer decoded.
+Every message really is encoded, answered by the broker's native `Exchange`, and its answer decoded; requests of the
+Kafka port are frames, which its `KafkaDispatcher` answers.
 
 A client's connection that it has given up leaves its requests in the network: they may still reach
 the broker, minutes later, as from the buffer of a socket whose owner has gone. Messages between
@@ -19,16 +20,18 @@ import msgpack
 
 from echoless.broker.broker import Broker
 from echoless.broker.config.loading import Address
+from echoless.broker.handlers.dispatch import KafkaDispatcher
 from echoless.broker.native.exchange import Exchange
 from echoless.broker.network.request import CloseConnectionError, Peer
 from echoless.broker.replication.peers import PeerError
 from echoless.coordinators.groups.answers import GroupAnswer
 from echoless.coordinators.groups.requests import GroupRequest
+from echoless.protocol.errors import DecodeError
 from echoless.protocol.framing import LENGTH_SIZE
 from echoless.protocol.native.codec import encode_message
 from tests.simulation.leads import Leads
 from tests.simulation.network import Channel, Network
-from tests.simulation.process import Process
+from tests.simulation.process import Process, close_unstarted
 
 Answer = dict[str, Any]
 Reply = Callable[[Answer | None], None]
@@ -37,7 +40,6 @@ Observer = Callable[["Service", Mapping[str, Any], Answer, float], None]
 """Sees each answer in the moment it leaves: service, request, answer, when the request arrived."""
 
 REFUSED_AFTER_S: Final = 0.002
-LATE_S_MAX: Final = 120.0
 
 
 class ConnectionBrokenError(Exception):
@@ -53,8 +55,8 @@ class Service:
         self.broker = broker
         self.leads = Leads(broker)
         self._exchange = Exchange(broker.services)
+        self._kafka = KafkaDispatcher(broker.services)
         self._observe = observe
-        self._connection_count = 0
         self._hang_ups: dict[Callable[[], None], None] = {}
         self.is_open = True
         self.is_ending = False
@@ -62,8 +64,7 @@ class Service:
 
     def new_peer(self, name: str) -> Peer:
         """The broker's view of a new connection."""
-        self._connection_count += 1
-        return Peer(self._connection_count, name)
+        return Peer(next(self.broker.connection_ids), name)
 
     def on_hang_up(self, callback: Callable[[], None]) -> None:
         """Calls back when the process has died and its connections are reset."""
@@ -109,6 +110,28 @@ class Service:
         task = self.process.loop.create_task(work)
         task.add_done_callback(lambda done: None if done.cancelled() else reply(done.result()))
         return task
+
+    def handle_frame(
+        self, frame: bytes, peer: Peer, reply: Callable[[bytes | None], None]
+    ) -> Task[None] | None:
+        """Answers a request of the Kafka port; the task, unless the answer is there at once."""
+        if not self.is_open:
+            reply(None)
+            return None
+        try:
+            dispatched = self._kafka(frame, peer)
+        except (CloseConnectionError, DecodeError):
+            reply(None)
+            return None
+        assert dispatched is not None, "every request is answered"
+        if hasattr(dispatched, "__await__"):
+            task = self.process.loop.create_task(_reply_with_frame(dispatched, reply))
+            task.add_done_callback(
+                lambda done: close_unstarted(dispatched) if done.cancelled() else None
+            )
+            return task
+        reply(b"".join(dispatched))
+        return None
 
     async def _reply_later(
         self, message: Mapping[str, Any], arrived: float, outcome: Awaitable[Any], reply: Reply
@@ -161,14 +184,17 @@ class ClientConnection:
         """Whether what it has sent may still arrive when the client has given up."""
         self._network = network
         self._process = process
-        self._peer = service.new_peer(node)
+        self._node = node
+        service.process.soon(self._accept)
         self._up = Channel(network, node, service.node, service.process)
         self._down = Channel(network, service.node, node, process)
         self._waiting: deque[asyncio.Future[Any]] = deque()
         self._slots: deque[list[Any]] = deque()
         """Answers in the broker, in the order of their requests; an empty list is still to come."""
-        self._group_tasks: list[Task[None]] = []
-        """Requests to coordinators of groups that the broker was or is busy with."""
+        self._tasks: list[Task[None]] = []
+        """Requests that the broker was or is busy with."""
+        self._is_closed = False
+        """Whether the broker has closed its end."""
         service.on_hang_up(self._reset)
 
     def send(self, message: Mapping[str, Any]) -> asyncio.Future[Answer]:
@@ -178,6 +204,14 @@ class ClientConnection:
     def ask_group(self, request: GroupRequest) -> asyncio.Future[Any]:
         """The future answer of the coordinator of a group; `ConnectionBrokenError` as above."""
         return self._send(self._receive_for_group, request)
+
+    def send_frame(self, frame: bytes) -> asyncio.Future[bytes]:
+        """The future answer to a request of the Kafka port, with its length; `ConnectionBrokenError` as above."""
+        return self._send(self._receive_frame, frame)
+
+    def _accept(self) -> None:
+        """Runs in the broker: connections are numbered in the order in which they are made, however long it sleeps."""
+        self._peer = self.service.new_peer(self._node)
 
     def _send(self, deliver: Callable[..., object], *args: Any) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = self._network.loop.create_future()
@@ -203,8 +237,8 @@ class ClientConnection:
             self._up.close()
             return
         if fate < 2 / 3:
-            self._up.hold_for(self._network.rng.uniform(0, LATE_S_MAX))
-        if self._group_tasks:
+            self._network.hold(self._up, self._network.rng.uniform(0, self._network.late_s_max))
+        if self._tasks:
             self._up.send(self._hang_up)
 
     def _reset(self) -> None:
@@ -233,11 +267,19 @@ class ClientConnection:
         """Runs in the broker."""
         task = self.service.ask_group(request, self._new_reply())
         if task is not None:
-            self._group_tasks.append(task)
+            self._tasks.append(task)
+
+    def _receive_frame(self, frame: bytes) -> None:
+        """Runs in the broker."""
+        if not self._is_closed:
+            task = self.service.handle_frame(frame, self._peer, self._new_reply())
+            if task is not None:
+                self._tasks.append(task)
 
     def _hang_up(self) -> None:
         """Runs in the broker: the connection has ended, and no one waits for its answers."""
-        for task in self._group_tasks:
+        self._is_closed = True
+        for task in self._tasks:
             task.cancel()
 
     def _new_reply(self) -> Callable[[Any], None]:
@@ -246,6 +288,7 @@ class ClientConnection:
 
         def reply(answer: Any) -> None:
             if answer is None:
+                self._is_closed = True
                 self._down.send(self.break_off)
                 return
             slot.append(answer)
@@ -318,9 +361,9 @@ class SimulatedPeers:
     ) -> None:
         network = self._network
         frame = encode_message({"correlation_id": 0, **message})
-        weather = network.weather
+        weather = network.weather_of(message["type"])
         if not network.happens(weather.drop_probability):
-            self._transmit(service, message, frame, network.delay_s(), future)
+            self._transmit(service, message, frame, network.delay_s(weather), future)
         if network.happens(weather.duplicate_probability):
             late_s = network.rng.uniform(0, weather.late_s)
             self._transmit(service, message, frame, late_s, None)
@@ -340,13 +383,25 @@ class SimulatedPeers:
         def reply(answer: Answer | None) -> None:
             if future is None or self._network.is_cut(service.node, self._node):
                 return
-            if not self._network.happens(self._network.weather.drop_probability):
-                self._later(self._network.delay_s(), _resolve, future, answer)
+            weather = self._network.weather_of(message["type"])
+            if not self._network.happens(weather.drop_probability):
+                self._later(self._network.delay_s(weather), _resolve, future, answer)
 
         service.process.later(delay_s, arrive)
 
     def _later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> None:
         self._process.later(delay_s, callback, *args)
+
+
+async def _reply_with_frame(
+    dispatched: Awaitable[Any], reply: Callable[[bytes | None], None]
+) -> None:
+    try:
+        buffers = await dispatched
+    except CloseConnectionError:
+        reply(None)
+    else:
+        reply(b"".join(buffers))
 
 
 async def _waited(answered: Awaitable[GroupAnswer]) -> GroupAnswer:

@@ -48,7 +48,9 @@ def _machine(cluster: Cluster, rng: Random) -> Machine:
     return rng.choice(list(cluster.machines.values()))
 
 
-def _restart(machine: Machine) -> Undo:
+def restart(machine: Machine) -> Undo:
+    """Starts it again, in time."""
+
     def undo() -> None:
         machine.is_wanted = True
         machine.start_again()
@@ -64,7 +66,7 @@ def kill(cluster: Cluster, rng: Random) -> Undo:
     machine = _machine(cluster, rng)
     machine.is_wanted = False
     machine.kill()
-    return _restart(machine)
+    return restart(machine)
 
 
 def kill_leader(cluster: Cluster, rng: Random) -> Undo:
@@ -79,7 +81,7 @@ def kill_leader(cluster: Cluster, rng: Random) -> Undo:
     machine = rng.choice(leaders)
     machine.is_wanted = False
     machine.kill()
-    return _restart(machine)
+    return restart(machine)
 
 
 def power(cluster: Cluster, rng: Random) -> Undo:
@@ -107,7 +109,7 @@ def _lose_power(machine: Machine, rng: Random) -> Undo:
         machine.disk.disk.lose_power_at = None
         if machine.process is not None:
             machine.lose_power(survive)
-        _restart(machine)()
+        restart(machine)()
 
     return undo
 
@@ -115,7 +117,7 @@ def _lose_power(machine: Machine, rng: Random) -> Undo:
 def _lose_power_at_once(machine: Machine, rng: Random) -> Undo:
     machine.is_wanted = False
     machine.lose_power(_survival(rng))
-    return _restart(machine)
+    return restart(machine)
 
 
 def _survival(rng: Random) -> Survival:
@@ -147,7 +149,7 @@ def stop(cluster: Cluster, rng: Random) -> Undo:
         if machine.process is not None:  # still stopping
             machine.is_wanted = True
         else:
-            _restart(machine)()
+            restart(machine)()
 
     return undo
 
@@ -187,7 +189,7 @@ def _new_disk_controller(machine: Machine, rng: Random) -> Undo:
             machine.lose_power()
         else:
             machine.forget_failed_syncs()
-        _restart(machine)()
+        restart(machine)()
 
     return undo
 
@@ -309,7 +311,7 @@ def controller_loss(cluster: Cluster, rng: Random) -> Undo:
         return process.resume
     machine.is_wanted = False
     machine.kill()
-    return _restart(machine)
+    return restart(machine)
 
 
 # --- what administrators do ---

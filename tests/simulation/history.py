@@ -19,6 +19,10 @@ from tests.simulation.groups.history import GroupHistory
 from tests.simulation.groups.history import settings as group_settings
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.observations import Observations, Spot
+from tests.simulation.transactions import swarm
+from tests.simulation.transactions.faults import OWN
+from tests.simulation.transactions.history import TransactionHistory
+from tests.simulation.transactions.history import settings as transaction_settings
 from tests.simulation.virtual_loop import LivelockError
 
 COORDINATOR_URL: Final = "zookeeper://simulated"
@@ -56,6 +60,7 @@ class Kind(enum.Enum):
     COMPACTED = "compacted"
     """Records of compacted topics."""
     GROUPS = "groups"
+    TRANSACTIONS = "transactions"
 
 
 def play(
@@ -112,7 +117,8 @@ def _settings(rng: Random, kind: Kind) -> dict[str, Any]:
     if kind is Kind.RECORDS:
         return common
     common["log_cleaner_backoff_ms"] = 500
-    return common if kind is Kind.COMPACTED else {**common, **group_settings(rng)}
+    more = _MORE_SETTINGS.get(kind)
+    return common if more is None else {**common, **more(rng)}
 
 
 def _play_compacted(cluster: Cluster, rng: Random, faults: Sequence[str] | None) -> None:
@@ -135,6 +141,15 @@ def _play_groups(cluster: Cluster, rng: Random, faults: Sequence[str] | None) ->
     ):
         settled.judge(cluster)
         groups.judge()
+
+
+def _play_transactions(cluster: Cluster, rng: Random, faults: Sequence[str] | None) -> None:
+    history = TransactionHistory(cluster, rng)
+    if faults is None:
+        faults = swarm.faults(rng, [*_kinds_of_faults(cluster, rng), *OWN])
+    if history.play(faults) and has_settled(cluster):
+        settled.judge(cluster)
+        history.judge()
 
 
 def _play(cluster: Cluster, rng: Random, faults: Sequence[str] | None) -> None:
@@ -168,6 +183,11 @@ _PLAYS: Final = {
     Kind.RECORDS: _play,
     Kind.COMPACTED: _play_compacted,
     Kind.GROUPS: _play_groups,
+    Kind.TRANSACTIONS: _play_transactions,
+}
+_MORE_SETTINGS: Final[Mapping[Kind, Callable[[Random], dict[str, Any]]]] = {
+    Kind.GROUPS: group_settings,
+    Kind.TRANSACTIONS: transaction_settings,
 }
 
 

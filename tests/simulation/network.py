@@ -17,6 +17,8 @@ from tests.simulation.process import Process
 from tests.simulation.virtual_loop import VirtualLoop
 
 SHORTEST_DELAY_S: Final = 0.0001
+LATE_S_MAX: Final = 120.0
+"""Time for which what a client has sent over a connection that it gave up may still be on its way, at most."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -58,12 +60,20 @@ class Network:
         self.context = copy_context()
         """The world's context: its events happen whatever machine is dead or paused."""
         self.weather = CALM
+        self.weather_by_type: dict[str, Weather] = {}
+        """The weather of messages between brokers of these types, if it is another one."""
+        self.late_s_max = LATE_S_MAX
+        self._late: list[Channel] = []
         self._cuts: dict[tuple[str, str], int] = {}
         self._stalled: dict[tuple[str, str], list[Channel]] = {}
 
-    def delay_s(self) -> float:
+    def weather_of(self, message_type: str) -> Weather:
+        """The weather that a message between brokers meets."""
+        return self.weather_by_type.get(message_type, self.weather)
+
+    def delay_s(self, weather: Weather | None = None) -> float:
         """How long one message takes."""
-        weather, rng = self.weather, self.rng
+        weather, rng = weather or self.weather, self.rng
         if weather.slow_probability and rng.random() < weather.slow_probability:
             return rng.uniform(weather.delay_s, weather.slow_s)
         return SHORTEST_DELAY_S + rng.random() * weather.delay_s
@@ -94,9 +104,21 @@ class Network:
     def heal(self) -> None:
         """No cuts, calm weather."""
         self.weather = CALM
+        self.weather_by_type.clear()
         for link in list(self._cuts):
             self._cuts[link] = 1
             self.mend(*link)
+
+    def hold(self, channel: Channel, delay_s: float) -> None:
+        """Delays what is on its way over the connection of a client that has given it up."""
+        channel.hold_for(delay_s)
+        self._late.append(channel)
+
+    def lose_late(self) -> None:
+        """Nothing arrives any more of what was held back so far."""
+        late, self._late = self._late, []
+        for channel in late:
+            channel.close()
 
     def stall(self, channel: Channel) -> None:
         """Calls `channel.go_on` once the link is whole again."""

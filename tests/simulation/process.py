@@ -8,12 +8,16 @@ SIGSTOP and SIGKILL.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import warnings
 from asyncio import Task
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
+from inspect import CORO_CREATED as CREATED
 from typing import TYPE_CHECKING, Any, Final
+
+from echoless.broker.network.request import NeedsFrameUntil, NeedsNoFrame
 
 if TYPE_CHECKING:
     from tests.simulation.virtual_loop import Handle, VirtualLoop
@@ -89,10 +93,21 @@ class Process:
 
 def _close(task: Task[Any]) -> None:
     coroutine = task.get_coro()
+    close_unstarted(coroutine)
     for _ in range(CLOSE_ATTEMPTS_MAX):
         with contextlib.suppress(Exception):
             coroutine.close()
             return
+
+
+def close_unstarted(waited_for: object) -> None:
+    """Closes what a coroutine that has not begun would have awaited: an answer that is to be framed, for instance."""
+    if isinstance(waited_for, NeedsNoFrame | NeedsFrameUntil):
+        waited_for = waited_for._answer
+    if inspect.iscoroutine(waited_for) and inspect.getcoroutinestate(waited_for) == CREATED:
+        for inner in list(inspect.getcoroutinelocals(waited_for).values()):
+            close_unstarted(inner)
+        waited_for.close()
 
 
 OWNER: ContextVar[Process | None] = ContextVar("OWNER", default=None)

@@ -21,6 +21,7 @@ HISTORIES = 200
 OTHERS = {
     Kind.COMPACTED: (100, ("batches acknowledged", "batches sent again", "records cleaned away")),
     Kind.GROUPS: (60, ("commits accepted", "commits refused", "generations begun")),
+    Kind.TRANSACTIONS: (30, ("transactions committed", "transactions aborted")),
 }
 """The number of their histories, and what happens in them."""
 JOBS = 2

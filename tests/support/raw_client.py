@@ -80,8 +80,7 @@ class RawConnection:
     ) -> None:
         """Writes one frame. `answered` is False for produce with acks 0."""
         self._sent += answered
-        header = struct.pack(">hhih", api_key, version, self._sent, len(_CLIENT_ID)) + _CLIENT_ID
-        frame = header + NO_TAGS * flexible + body
+        frame = encode_frame(api_key, version, self._sent, body, flexible=flexible)
         self._writer.write(struct.pack(">i", len(frame)) + frame)
 
     def send_bytes(self, data: bytes) -> None:
@@ -128,11 +127,8 @@ class RawConnection:
 
     def send_request(self, request: Any) -> None:
         """Writes one kio request."""
-        buffer = io.BytesIO()
-        entity: Any = type(request)
-        _writer(entity)(buffer, request)
-        flexible = request.__flexible__ and request.__header_schema__.__version__ == 2
-        self.send(request.__api_key__, request.__version__, buffer.getvalue(), flexible=flexible)
+        body, flexible = encode_body(request)
+        self.send(request.__api_key__, request.__version__, body, flexible=flexible)
 
     async def receive_response(self, api: str, version: int) -> Any:
         return decode_whole(message(api, version, "Response"), await self.receive())[0]
@@ -141,6 +137,23 @@ class RawConnection:
         """Sends one kio request and returns its response."""
         self.send_request(message(api, version, "Request")(**fields))
         return await self.receive_response(api, version)
+
+
+def encode_frame(
+    api_key: int, version: int, correlation_id: int, body: bytes, *, flexible: bool
+) -> bytes:
+    """A request with its header, without its length."""
+    header = struct.pack(">hhih", api_key, version, correlation_id, len(_CLIENT_ID)) + _CLIENT_ID
+    return header + NO_TAGS * flexible + body
+
+
+def encode_body(request: Any) -> tuple[bytes, bool]:
+    """The body of a kio request, and whether its header is flexible."""
+    buffer = io.BytesIO()
+    entity: Any = type(request)
+    _writer(entity)(buffer, request)
+    flexible = request.__flexible__ and request.__header_schema__.__version__ == 2
+    return buffer.getvalue(), flexible
 
 
 def decode_whole(response: Any, body: bytes) -> tuple[Any, int]:

@@ -185,10 +185,19 @@ def test_vector_49_what_is_under_way_is_not_timed_out():
     shell.time_out()
     shell.refuse_record(ErrorCode.NOT_ENOUGH_REPLICAS)
     assert shell.answers[asked].error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert shell.timers[TIMEOUT] < shell.ms
+    assert shell.timers[TIMEOUT] == shell.ms + shell.config.retry_ms
     shell.happen(TimerFired(TIMEOUT))
     shell.commit_record()
     assert shell.shown == ("PA*", 7, 6, 5)
+
+
+def test_a_timeout_whose_record_is_refused_waits_before_it_comes_again():
+    """Else, while too few replicas are in sync, the coordinator does nothing but try."""
+    shell = Shell(stored("O", 7, 5, -1, A))
+    shell.holds_records = True
+    shell.time_out()
+    shell.refuse_record(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert shell.timers[TIMEOUT] == shell.ms + shell.config.retry_ms
 
 
 @pytest.mark.parametrize(

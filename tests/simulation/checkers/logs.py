@@ -6,6 +6,8 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from tests.support.raw_batches import CONTROL
+
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _LENGTH_PREFIX: Final = 12
 _CONTENT: Final = 21
@@ -21,6 +23,12 @@ class Batch(NamedTuple):
     base_sequence: int
     record_count: int
     data: bytes
+    attributes: int = 0
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it is a transaction marker."""
+        return bool(self.attributes & CONTROL)
 
     @property
     def next_offset(self) -> int:
@@ -48,6 +56,7 @@ def read_batches(data: bytes) -> Iterator[Batch]:
             base_sequence=fields[11],
             record_count=fields[6] + 1,
             data=data[position:end],
+            attributes=fields[5],
         )
         position = end
 

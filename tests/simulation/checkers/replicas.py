@@ -19,8 +19,18 @@ class KnownBatch(NamedTuple):
     last_offset: int
 
 
-State = Mapping[int, tuple[int, tuple[KnownBatch, ...]]]
-"""Producer id -> producer epoch, and the window."""
+class KnownProducer(NamedTuple):
+    """A producer as the state of a replica knows it."""
+
+    epoch: int
+    window: tuple[KnownBatch, ...]
+    open_since: int | None = None
+    """The first offset of its open transaction."""
+    last_marker: object = None
+
+
+State = Mapping[int, KnownProducer]
+"""By producer id."""
 
 
 def one_leader_per_epoch(appends: Iterable[Append]) -> Iterator[str]:
@@ -93,11 +103,13 @@ def state_follows_from_log(
         if epochs.get(batch.producer_id) != batch.producer_epoch:
             wanted[batch.producer_id] = []
         epochs[batch.producer_id] = batch.producer_epoch
-        wanted[batch.producer_id].append(known)
+        if not batch.is_control:  # a marker only takes the epoch
+            wanted[batch.producer_id].append(known)
     for producer_id, batches in wanted.items():
         newest = tuple(batches[-window_size:])
-        _, window = state.get(producer_id, (-1, ()))
-        if window[-len(newest) :] != newest:
+        entry = state.get(producer_id)
+        window = () if entry is None else entry.window
+        if window[len(window) - len(newest) :] != newest:
             yield (
                 f"{name}: {log.node} knows {window} of producer {producer_id}, "
                 f"its log says {newest}"

@@ -127,7 +127,7 @@ def _faults_of(cluster: Cluster, spot: Spot, *, is_promised: bool) -> Iterator[s
         whole = original._replace(node=log.node) if spot.topic in cluster.compacted else log
         yield from replicas.state_follows_from_log(str(spot), whole, states[log.node], window)
     yield from replicas.equal_states(str(spot), states)
-    if is_promised:
+    if is_promised and spot.topic not in cluster.transactional:
         yield from _faults_of_delivery(cluster, spot, original, polls)
 
 
@@ -167,9 +167,16 @@ def log_of(cluster: Cluster, node: str, spot: Spot, partition: Partition) -> Rep
     return read_log(node, partition.log.log_start_offset, segments)
 
 
+def leader_of(cluster: Cluster, spot: Spot) -> Partition | None:
+    """The replica of the one running broker that leads; None without one, or with two."""
+    leaders = [one for one in partitions_of(cluster, spot).values() if one.is_leader]
+    return leaders[0] if len(leaders) == 1 else None
+
+
 def _state_of(partition: Partition) -> replicas.State:
+    producers = partition.log.producers
     return {
-        producer_id: (
+        producer_id: replicas.KnownProducer(
             entry.producer_epoch,
             tuple(
                 replicas.KnownBatch(
@@ -177,6 +184,8 @@ def _state_of(partition: Partition) -> replicas.State:
                 )
                 for batch in entry.batches
             ),
+            producers.open_transaction(producer_id),
+            producers.last_marker(producer_id),
         )
-        for producer_id, entry in partition.log.producers.items()
+        for producer_id, entry in producers.items()
     }

@@ -1,0 +1,139 @@
+"""Faults that matter to transactions, besides those of every history (`tests/simulation/faults.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from echoless.broker.config.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from tests.simulation.faults import FAULTS, NOTHING, Fault, Undo, restart
+from tests.simulation.network import Weather
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster import Cluster
+    from tests.simulation.machine import Machine
+
+MARKERS: Final = "write_markers"
+QUESTIONS: Final = "add_or_verify"
+_LOST: Final = Weather(
+    delay_s=0.05,
+    slow_probability=0.2,
+    slow_s=6.0,
+    drop_probability=0.5,
+    duplicate_probability=0.3,
+    late_s=15.0,
+    break_probability=0,
+)
+_BREAKING: Final = Weather(
+    delay_s=0.02,
+    slow_probability=0.1,
+    slow_s=2.0,
+    drop_probability=0,
+    duplicate_probability=0,
+    late_s=0,
+    break_probability=0.25,
+)
+
+
+def lose_markers(cluster: Cluster, rng: Random) -> Undo:
+    """Markers between brokers, and their answers, are lost, late and repeated."""
+    return _lose(cluster, MARKERS)
+
+
+def lose_questions(cluster: Cluster, rng: Random) -> Undo:
+    """The same of what leaders ask coordinators."""
+    return _lose(cluster, QUESTIONS)
+
+
+def _lose(cluster: Cluster, message_type: str) -> Undo:
+    by_type = cluster.network.weather_by_type
+    by_type[message_type] = _LOST
+
+    def undo() -> None:
+        by_type.pop(message_type, None)
+
+    return undo
+
+
+def break_connections(cluster: Cluster, rng: Random) -> Undo:
+    """Connections of clients break after they have sent something: answers are lost, requests come late."""
+    network = cluster.network
+    before, network.weather = network.weather, _BREAKING
+
+    def undo() -> None:
+        network.weather = before
+
+    return undo
+
+
+def kill_coordinator(cluster: Cluster, rng: Random) -> Undo:
+    """SIGKILL, or lost power, for one that leads a partition of an internal topic."""
+    machines = list(_leading(cluster, (TRANSACTION_STATE, TRANSACTION_STATE, CONSUMER_OFFSETS)))
+    if not machines:
+        return NOTHING
+    machine = rng.choice(machines)
+    machine.is_wanted = False
+    machine.kill()
+    return restart(machine)
+
+
+def pause_coordinator(cluster: Cluster, rng: Random) -> Undo:
+    """SIGSTOP for one that leads a partition of the state of transactions."""
+    machines = [one for one in _leading(cluster, (TRANSACTION_STATE,)) if one.process is not None]
+    if not machines:
+        return NOTHING
+    process = rng.choice(machines).process
+    assert process is not None
+    process.pause()
+    return process.resume
+
+
+def move_coordinator(cluster: Cluster, rng: Random) -> Undo:
+    """Another replica in sync leads a partition of the state of transactions, and after a while the first one again."""
+    spots = [spot for spot in cluster.spots if spot.topic == TRANSACTION_STATE]
+    spot = rng.choice(spots)
+    state = cluster.state_of(spot)
+    others = [one for one in state.get("isr", ()) if one != state["leader"]]
+    if not others:
+        return NOTHING
+    first = state["leader"]
+    cluster.begin_next_epoch(spot, rng.choice(others))
+
+    def undo() -> None:
+        if first in cluster.state_of(spot).get("isr", ()):
+            cluster.begin_next_epoch(spot, first)
+
+    return undo
+
+
+def sleep_client(cluster: Cluster, rng: Random) -> Undo:
+    """SIGSTOP for a program that writes in transactions."""
+    processes = [one for one in cluster.client_processes if one.name.startswith(("w", "copier"))]
+    if not processes:
+        return NOTHING
+    process = rng.choice(processes)
+    process.pause()
+    return process.resume
+
+
+def _leading(cluster: Cluster, topics: Iterable[str]) -> Iterable[Machine]:
+    for topic in topics:
+        for spot in cluster.spots:
+            leader = cluster.state_of(spot).get("leader") if spot.topic == topic else None
+            if leader in cluster.machines:
+                yield cluster.machines[leader]
+
+
+TRANSACTION_FAULTS: Final[dict[str, tuple[int, Fault]]] = {
+    **FAULTS,
+    "lose markers": (3, lose_markers),
+    "lose questions": (3, lose_questions),
+    "break connections": (3, break_connections),
+    "kill coordinator": (3, kill_coordinator),
+    "pause coordinator": (3, pause_coordinator),
+    "move coordinator": (3, move_coordinator),
+    "sleep client": (3, sleep_client),
+}
+"""How often each strikes, compared with the others."""
+OWN: Final = tuple(name for name in TRANSACTION_FAULTS if name not in FAULTS)
