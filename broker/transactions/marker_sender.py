@@ -74,7 +74,7 @@ class MarkerSender:
     def send(self, source: MarkerSource, markers: SendMarkers) -> None:
         """Has a marker written in each of the partitions; its shard is notified of each."""
         now_s = asyncio.get_running_loop().time()
-        for partition in markers.partitions:
+        for partition in sorted(markers.partitions):  # in one order on every machine
             pending = self._contradicted
             if pending is None or pending.partition != partition:
                 pending = PendingMarker(source, markers, partition, now_s)

@@ -1,7 +1,7 @@
 """`python -m tests.simulation --histories N --seed S [--kind transactions] [--jobs 2] [--trace SEED]`.
 
 Plays the histories of the seeds S to S + N - 1, of records, groups or transactions, prints a line for each that failed and a table at the
-end, and exits 1 when one failed. `--trace SEED` plays that one alone and shows everything: log lines
+end, and exits 1 when one failed. A long run of transactions also fails if something that is expected never happened. `--trace SEED` plays that one alone and shows everything: log lines
 of the brokers, what went over the network, every fault, and the findings.
 """
 
@@ -13,8 +13,9 @@ import logging
 import sys
 
 from tests.simulation.history import Kind, play
-from tests.simulation.many import line, play_many
+from tests.simulation.many import Verdict, line, play_many
 from tests.simulation.process import OWNER
+from tests.simulation.transactions import sometimes
 
 
 def main() -> int:
@@ -26,7 +27,14 @@ def main() -> int:
     seeds = range(options.seed, options.seed + options.histories)
     verdict = play_many(seeds, options.jobs, lambda result: print(line(result), flush=True), kind)
     print(verdict.table())
-    return 1 if verdict.failures else 0
+    absent = sometimes.missing(verdict.counts) if _is_everything_expected(verdict, kind) else []
+    for name in absent:
+        print(f"never happened: {name}")
+    return 1 if verdict.failures or absent else 0
+
+
+def _is_everything_expected(verdict: Verdict, kind: Kind) -> bool:
+    return kind is Kind.TRANSACTIONS and verdict.histories >= sometimes.LONG_ENOUGH
 
 
 def _trace(seed: int, kind: Kind) -> int:

@@ -19,7 +19,7 @@ from tests.simulation.groups.history import GroupHistory
 from tests.simulation.groups.history import settings as group_settings
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.observations import Observations, Spot
-from tests.simulation.transactions import swarm
+from tests.simulation.transactions import probes, swarm
 from tests.simulation.transactions.faults import OWN
 from tests.simulation.transactions.history import TransactionHistory
 from tests.simulation.transactions.history import settings as transaction_settings
@@ -147,9 +147,10 @@ def _play_transactions(cluster: Cluster, rng: Random, faults: Sequence[str] | No
     history = TransactionHistory(cluster, rng)
     if faults is None:
         faults = swarm.faults(rng, [*_kinds_of_faults(cluster, rng), *OWN])
-    if history.play(faults) and has_settled(cluster):
-        settled.judge(cluster)
-        history.judge()
+    with probes.counting(history.seen.count):
+        if history.play(faults) and has_settled(cluster):
+            settled.judge(cluster)
+            history.judge()
 
 
 def _play(cluster: Cluster, rng: Random, faults: Sequence[str] | None) -> None:

@@ -167,12 +167,6 @@ def log_of(cluster: Cluster, node: str, spot: Spot, partition: Partition) -> Rep
     return read_log(node, partition.log.log_start_offset, segments)
 
 
-def leader_of(cluster: Cluster, spot: Spot) -> Partition | None:
-    """The replica of the one running broker that leads; None without one, or with two."""
-    leaders = [one for one in partitions_of(cluster, spot).values() if one.is_leader]
-    return leaders[0] if len(leaders) == 1 else None
-
-
 def _state_of(partition: Partition) -> replicas.State:
     producers = partition.log.producers
     return {

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MARKERS: Final = "write_markers"
 QUESTIONS: Final = "add_or_verify"
-_LOST: Final = Weather(
+WORST: Final = Weather(
     delay_s=0.05,
     slow_probability=0.2,
     slow_s=6.0,
@@ -48,7 +48,7 @@ def lose_questions(cluster: Cluster, rng: Random) -> Undo:
 
 def _lose(cluster: Cluster, message_type: str) -> Undo:
     by_type = cluster.network.weather_by_type
-    by_type[message_type] = _LOST
+    by_type[message_type] = WORST
 
     def undo() -> None:
         by_type.pop(message_type, None)

@@ -26,6 +26,8 @@ class Taken(NamedTuple):
     records: list[tuple[int, str]]
     """Offsets and values."""
     next_offset: int
+    noted: frozenset[int]
+    """Producers of aborted transactions whose markers did not come with it."""
 
 
 def take(
@@ -46,7 +48,7 @@ def take(
         elif not (batch.attributes & TRANSACTIONAL and producer_id in noted):
             found += values_of(batch, position)
         position = max(position, end)
-    return Taken(found, position)
+    return Taken(found, position, frozenset(noted))
 
 
 def values_of(batch: StoredBatch, position: int = 0) -> list[tuple[int, str]]:

@@ -5,18 +5,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any, Final
 
 from echoless.broker.config.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from echoless.broker.partitions.partition import Partition
+from echoless.protocol.record_batch import read_header
+from echoless.protocol.records import Record, build_batch
+from echoless.protocol.state_records.partitioner import partition_of
+from echoless.protocol.state_records.transaction_records import (
+    TransactionStatus,
+    TransactionValue,
+    write_transaction_key,
+    write_transaction_value,
+)
+from echoless.storage.producers.open_transactions import OpenTransactions
 from tests.simulation.checkers import settled
+from tests.simulation.checkers import transactions as promises
+from tests.simulation.checkers.logs import Batch, read_batches
 from tests.simulation.cluster import Cluster, Topic
+from tests.simulation.faults import COORDINATOR, NOTHING, Undo, restart
+from tests.simulation.machine import Machine
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.observations import Spot
 from tests.simulation.transactions import swarm
 from tests.simulation.transactions.copier import Copier, fetch_committed
-from tests.simulation.transactions.faults import TRANSACTION_FAULTS
+from tests.simulation.transactions.faults import MARKERS, TRANSACTION_FAULTS, WORST
 from tests.simulation.transactions.port import KafkaPort
 from tests.simulation.transactions.reader import PartitionReader
 from tests.simulation.transactions.seen import SeenTransactions
@@ -33,6 +48,10 @@ INPUT: Final = Spot("t", 0)
 COPIES: Final = Spot("copies", 0)
 WRITTEN: Final = (INPUT, Spot("t", 1))
 SPOTS: Final = (*WRITTEN, COPIES)
+PASSING: Final = Spot("passing", 0)
+LOOKS_EVERY_S: Final = 0.4
+LAST_EPOCHS: Final = 32_764
+_NOTHING: Final = OpenTransactions()
 
 
 def settings(rng: Random) -> dict[str, Any]:
@@ -54,6 +73,9 @@ class TransactionHistory:
         self.seen = SeenTransactions(cluster.observations)
         self.writers: list[Writer] = []
         self._readers: list[PartitionReader] = []
+        self._broken: Machine | None = None
+        """The one that is left broken while the core has healed."""
+        self._mend: Undo = NOTHING
 
     # --- playing ---
 
@@ -61,26 +83,37 @@ class TransactionHistory:
         """Plays it until all transactions have ended. Returns whether no promise was broken yet."""
         cluster, rng = self._cluster, self._rng
         cluster.network.late_s_max = LATE_S_MAX
-        self._begin(rng.choice((2, 3, 3)))
+        factor = rng.choice((2, 3, 3))
+        self._begin(factor)
+        for number in range(int(FAULTS_OVER_S / LOOKS_EVERY_S)):
+            cluster.loop.call_later(number * LOOKS_EVERY_S, self._look_at_stable_ends)
         nemesis = Nemesis(cluster, rng, kinds, TRANSACTION_FAULTS)
         nemesis.plan(rng.randint(3, 10), FAULTS_OVER_S)
         findings = cluster.observations.findings
         cluster.run_for(FAULTS_OVER_S, lambda: bool(findings))
         if not findings:
             nemesis.heal()
+            least = cluster.machines[1].config.min_insync_replicas
+            if factor > least and rng.random() < 1 / 2:
+                self._leave_one_broken()
             self._end()
         return not findings
 
     def _begin(self, factor: int) -> None:
         cluster = self._cluster
-        cluster.start(
-            [
-                Topic(name="t", partitions=2, replication_factor=factor),
-                Topic(name="copies", partitions=1, replication_factor=factor),
-            ]
-        )
+        topics = [
+            Topic(name="t", partitions=2, replication_factor=factor),
+            Topic(name="copies", partitions=1, replication_factor=factor),
+        ]
+        if self._rng.random() < 1 / 4:
+            passing = Topic(name=PASSING.topic, partitions=1, replication_factor=factor)
+            cluster.passing[passing.name] = passing
+            topics.append(passing)
+        cluster.start(topics)
         cluster.transactional |= dict.fromkeys(("t", "copies"))
         self._create_internal_topics()
+        if self._rng.random() < 1 / 4:
+            self._begin_at_last_epochs("a")
         self._add_cast()
         self._add_readers()
 
@@ -99,6 +132,31 @@ class TransactionHistory:
             spots = [Spot(name, index) for index in range(created.result())]
             cluster.replication_factors[name] = len(cluster.state_of(spots[0])["isr"])
             cluster.spots += spots
+
+    def _begin_at_last_epochs(self, transactional_id: str) -> None:
+        """Stores an id whose epochs are nearly used up, and has the coordinator begin anew with it."""
+        cluster = self._cluster
+        count = sum(spot.topic == TRANSACTION_STATE for spot in cluster.spots)
+        spot = Spot(TRANSACTION_STATE, partition_of(transactional_id, count))
+        leader = self.leader_of(spot)
+        assert leader is not None
+        service = cluster.machines[leader.leader_id].service
+        assert service is not None
+
+        async def store() -> None:
+            services = service.broker.services
+            value = TransactionValue(
+                await services.producer_ids.wait_for_producer_id(),
+                *(LAST_EPOCHS, 3000, TransactionStatus.EMPTY),
+                update_ms=services.clock.wall_ms(),
+            )
+            key, data = write_transaction_key(transactional_id), write_transaction_value(value)
+            batch = build_batch([Record(0, value.update_ms, key, data)])
+            leader.append_state(batch, read_header(batch), services.clock.steady_ms())
+
+        stored = service.process.spawn(store())
+        cluster.run_until_true(stored.done, 60.0)
+        cluster.begin_next_epoch(spot)
 
     def _add_cast(self) -> None:
         """Producers of both generations, a copier, and now and then a second program with the same id."""
@@ -120,6 +178,9 @@ class TransactionHistory:
         self, name: str, transactional_id: str, habits: Habits, spots: Sequence[Spot]
     ) -> None:
         writer = Writer(self._port(name), transactional_id, habits, spots)
+        if self._cluster.passing and self._rng.random() < 1 / 2:
+            writer = Writer(writer.port, transactional_id, habits, [*spots, PASSING])
+        writer.unwatched = frozenset({PASSING.topic})
         self.writers.append(writer)
         writer.client.process.spawn(writer.run())
 
@@ -147,6 +208,7 @@ class TransactionHistory:
         for writer in self.writers:
             writer.is_wanted = False
         self._wait(ENDS_WITHIN_S)
+        self._mend_all()
         self._cluster.network.lose_late()
         self._wait(ENDS_WITHIN_S)
 
@@ -163,23 +225,96 @@ class TransactionHistory:
             if not writer.is_done:
                 return f"{writer} is not done"
         for spot in SPOTS:
-            leader = settled.leader_of(self._cluster, spot)
+            leader = self.leader_of(spot)
             if leader is None:
                 return f"{spot} has no leader"
             end = leader.log.log_end_offset
             if leader.last_stable_offset != end:
                 return f"{spot} is stable up to {leader.last_stable_offset} of {end}"
         for reader in self._readers:
-            leader = settled.leader_of(self._cluster, reader.spot)
+            leader = self.leader_of(reader.spot)
             if leader is None or reader.position < leader.log.log_end_offset:
                 return f"{reader} is at {reader.position}"
         return None
+
+    def leader_of(self, spot: Spot) -> Partition | None:
+        """The replica of the broker that leads, as the state node has it."""
+        leader_id = self._cluster.state_of(spot).get("leader")
+        machine = self._cluster.machines.get(leader_id) if isinstance(leader_id, int) else None
+        broker = None if machine is None or machine is self._broken else machine.broker
+        partition = None if broker is None else broker.partitions.get(spot)
+        return partition if partition is not None and partition.is_leader else None
+
+    def _leave_one_broken(self) -> None:
+        """Heals a core: coordinators, leaders and a quorum. One machine is broken for good, and markers may be lost."""
+        cluster, rng = self._cluster, self._rng
+        machine = rng.choice(list(cluster.machines.values()))
+        findings = cluster.observations.findings
+        cluster.run_for(60.0, lambda: bool(findings) or self._is_dispensable(machine))
+        if findings or not self._is_dispensable(machine):
+            return
+        cluster.observations.note("left broken", machine.node)
+        self.seen.count("one machine is left broken")
+        self._broken, self._mend = machine, self._break(machine)
+        if rng.random() < 1 / 2:
+            cluster.network.weather_by_type[MARKERS] = WORST
+
+    def _is_dispensable(self, machine: Machine) -> bool:
+        """Whether enough others are in sync everywhere."""
+        least = machine.config.min_insync_replicas
+        states = [self._cluster.state_of(spot) for spot in self._cluster.spots]
+        return machine.service is not None and all(
+            len([one for one in state.get("isr", ()) if one != machine.broker_id]) >= least
+            for state in states
+        )
+
+    def _break(self, machine: Machine) -> Undo:
+        cluster, way = self._cluster, self._rng.choice(("kill", "pause", "isolate"))
+        process = machine.process
+        if way == "kill" or process is None:
+            machine.is_wanted = False
+            machine.kill()
+            return restart(machine)
+        if way == "pause":
+            process.pause()
+            return process.resume
+        everyone = [one.node for one in cluster.machines.values() if one is not machine]
+        everyone += [COORDINATOR, *(one.name for one in cluster.client_processes)]
+        for other in everyone:
+            cluster.network.cut(machine.node, other)
+            cluster.network.cut(other, machine.node)
+        return cluster.network.heal
+
+    def _mend_all(self) -> None:
+        """Heals what was left broken."""
+        if self._broken is not None:
+            self._cluster.network.weather_by_type.clear()
+            self._mend()
+            self._broken = None
+
+    def _look_at_stable_ends(self) -> None:
+        """7: at any time the open transactions and the last stable offset of a leader are those of its log."""
+        cluster = self._cluster
+        for spot in SPOTS:
+            for node, partition in settled.partitions_of(cluster, spot).items():
+                if not partition.is_leader or partition.log.log_start_offset:
+                    continue
+                log = settled.log_of(cluster, node, spot, partition)
+                opened, stable = promises.stable_end(log.batches, partition.high_watermark)
+                known = dict((partition.log.producers.open_transactions or _NOTHING).items())
+                if known != opened or partition.last_stable_offset != stable:
+                    cluster.observations.find(
+                        f"7: {spot} at {node}: open {known}, stable {partition.last_stable_offset}; its log says "
+                        f"{opened}, {stable}"
+                    )
 
     # --- judgement ---
 
     def judge(self) -> None:
         """Puts every broken promise into the cluster's findings, once all is at rest."""
         observations = self._cluster.observations
+        for fault in self._faults_of_logs():
+            observations.find(fault)
         final = self._read_to_the_ends()
         history = History(
             transactions=self.seen.transactions,
@@ -195,10 +330,58 @@ class TransactionHistory:
         )
         observations.more_counts.update(self.seen.happened)
 
+    def _faults_of_logs(self) -> Iterator[str]:
+        """Yields what is wrong with `__transaction_state`, the partitions, and what clients were given."""
+        cluster, seen = self._cluster, self.seen
+        state = promises.StateLog()
+        for spot in cluster.spots:
+            if spot.topic == TRANSACTION_STATE:
+                leader = self.leader_of(spot)
+                assert leader is not None
+                log = settled.original_log(cluster, spot, leader)
+                yield from state.faults(log.batches)
+                self._count_cut_off(spot, log.batches)
+        numbers: dict[Spot, dict[tuple[int, int], int]] = {}
+        for spot in SPOTS:
+            leader = self.leader_of(spot)
+            assert leader is not None
+            batches = settled.log_of(cluster, f"broker-{leader.leader_id}", spot, leader).batches
+            data = promises.DataLog(spot, state.transactions)
+            yield from data.faults(batches)
+            numbers[spot] = data.numbers
+            if data.is_interleaved:
+                seen.count("H18 interleaved transactions")
+            self._count_cut_off(spot, batches)
+        yield from promises.added_before_written(cluster.observations.appends, numbers)
+        yield from promises.fenced_stay_out(seen.given, seen.transactions)
+        yield from promises.identities_are_unique(seen.given)
+        seen.happened.update(state.transitions)
+        seen.happened.update({f"ended {end}": count for end, count in state.ends.items()})
+        if any(one.identity.epoch >= LAST_EPOCHS for one in seen.given):
+            seen.count("H14 epoch_edge")
+
+    def _count_cut_off(self, spot: Spot, batches: Sequence[Batch]) -> None:
+        """Counts decisions and markers that a disk took, and that are not in the log that is left."""
+        kept = {(one.leader_epoch, one.base_offset) for one in batches}
+        directory = f"{spot.topic}-{spot.partition}"
+        for append in self._cluster.observations.appends:
+            if append.directory != directory:
+                continue
+            for batch in read_batches(append.data):
+                if (batch.leader_epoch, batch.base_offset) in kept:
+                    continue
+                if batch.is_control:
+                    self.seen.count("H6 a marker is cut off")
+                elif spot.topic == TRANSACTION_STATE and any(
+                    value is not None and value.status.is_prepared
+                    for _, value in promises.records_of(batch.data)
+                ):
+                    self.seen.count("H5 a prepare record is cut off")
+
     def _read_to_the_ends(self) -> dict[Place, list[tuple[int, str]]]:
         found: dict[Place, list[tuple[int, str]]] = {}
         for spot in SPOTS:
-            leader = settled.leader_of(self._cluster, spot)
+            leader = self.leader_of(spot)
             assert leader is not None
             seen: list[Seen] = []
             port = KafkaPort(self._cluster.new_client("final"), self.seen, 4.0)
@@ -212,7 +395,7 @@ class TransactionHistory:
         if not any(isinstance(writer, Copier) for writer in self.writers):
             return {}
         client = self._cluster.new_client("final offsets")
-        leader = settled.leader_of(self._cluster, Spot(CONSUMER_OFFSETS, 0))
+        leader = self.leader_of(Spot(CONSUMER_OFFSETS, 0))
         assert leader is not None
         node = f"broker-{leader.leader_id}"
         asked = client.process.spawn(fetch_committed(client, node, INPUT))
@@ -223,7 +406,7 @@ class TransactionHistory:
 
     def _stored(self, spot: Spot) -> list[Stored]:
         """The records of the leader's log as it lies on its disk."""
-        leader = settled.leader_of(self._cluster, spot)
+        leader = self.leader_of(spot)
         assert leader is not None
         log = settled.log_of(self._cluster, f"broker-{leader.leader_id}", spot, leader)
         return read_stored(split_log(b"".join(batch.data for batch in log.batches)))

@@ -76,6 +76,8 @@ class PartitionReader:
             row.aborted_transactions
             and [(one.producer_id, one.first_offset) for one in row.aborted_transactions],
         )
+        if taken.noted:
+            port.seen.count("H19 a fetch cuts a transaction that is aborted later")
         at = port.seen.now()
         found += [Seen(tuple(self.spot), offset, value, at) for offset, value in taken.records]
         if taken.next_offset != self.position:

@@ -1,4 +1,4 @@
-"""What a seed draws for its history: which faults and bad habits exist in it at all, and how often each strikes.
+"""The draw of a seed for its history: which faults and bad habits exist in it at all, and how often each strikes.
 
 Faults that are always present hide each other: one that stops everybody keeps the rare ones from their work. So a history has
 about half of them (Groce et al., "Swarm testing", 2012).

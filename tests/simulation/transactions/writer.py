@@ -56,7 +56,7 @@ class Habits:
     generation: int
     """1 or 2, of the protocol."""
     timeout_ms: int
-    """That of its transactions."""
+    """The timeout of its transactions."""
     patience_s: float
     """How long it repeats a request."""
     pause_s: float
@@ -73,9 +73,9 @@ class Habits:
     empties: float = 0.0
     """Aborts a transaction in which there is nothing."""
     hastes: float = 0.0
-    """Of an abort: does not wait for the answer to its last batch, which may then arrive in the next transaction."""
+    """Aborts without waiting for the answer to its last batch, which may then arrive in the next transaction."""
     insists: float = 0.0
-    """Of being fenced: tries to come back with the old identity."""
+    """Tries to come back with the old identity, once it is fenced."""
 
 
 class Writer:
@@ -94,6 +94,8 @@ class Writer:
         self.process = ""
         """The present instance."""
         self._spots = spots
+        self.unwatched: frozenset[str] = frozenset()
+        """Topics that are deleted now and then: of their records nothing is promised."""
         self._identity: Identity | None = None
         self._sequences: dict[Spot, int] = {}
         self._joined: set[Spot | str] = set()
@@ -226,11 +228,16 @@ class Writer:
         has_any = not self.happens(habits.empties) and await self.fill(one)
         if self.happens(habits.abandons):
             raise UnansweredError
+        if has_any and self.happens(habits.hastes):
+            await self._send_in_haste(one)
+            raise AbortableError
         if has_any and not self.happens(habits.aborts):
             if self.happens(habits.oversleeps):
                 await asyncio.sleep(habits.timeout_ms / 1000 * self.client.rng.uniform(0.8, 1.5))
             await self._commit(one)
         else:
+            if not has_any:
+                self.seen.count("H21 an empty abort")
             await self._abort()
 
     async def fill(self, one: Transaction) -> bool:
@@ -287,22 +294,50 @@ class Writer:
         self._surprised(api, code)
         raise UnansweredError
 
+    async def _send_in_haste(self, one: Transaction) -> None:
+        """Sends a batch, and aborts without waiting for the answer."""
+        spot = self.client.rng.choice(list(self._spots))
+        await self.join([spot])
+        values, sequence = self._new_values(one, spot, [None])
+        self._may_be_open = True
+        self.client.process.spawn(self._send_once(spot, self._batch(values, sequence)))
+        await asyncio.sleep(self.client.rng.uniform(0, 0.02))
+
+    async def _send_once(self, spot: Spot, batch: bytes) -> None:
+        ended = len(self.seen.given)
+        node = await self.client.leader_of(spot)
+        try:
+            await self.port.produce(node, self._version(12, 11), spot, batch, self.transactional_id)
+        except NoAnswerError:
+            return
+        if any(one.process == self.process for one in self.seen.given[ended:]):
+            self.seen.count("H2 ghost_produce: a batch comes after the end of its transaction")
+
     async def send(self, one: Transaction, spot: Spot, sources: Sequence[str | None]) -> None:
         """Sends a batch with a new value for each source, until it is stored."""
-        values, begun = [], len(one.sent)
+        begun = len(one.sent)
+        values, sequence = self._new_values(one, spot, sources)
+        offset = await self._deliver(spot, self._batch(values, sequence))
+        if offset >= 0 and spot.topic not in self.unwatched:
+            for index in range(len(values)):
+                place = begun + index
+                one.sent[place] = one.sent[place]._replace(offset=offset + index)
+
+    def _new_values(
+        self, one: Transaction, spot: Spot, sources: Sequence[str | None]
+    ) -> tuple[list[str], int]:
+        """New values, and the sequence of the first."""
+        values: list[str] = []
         for source in sources:
             self._values += 1
             values.append(f"{self.client.name}-{self._values}")
-            one.sent.append(Sent(tuple(spot), values[-1], None, source))
+            if spot.topic not in self.unwatched:
+                one.sent.append(Sent(tuple(spot), values[-1], None, source))
         sequence = self._sequences.get(spot, 0)
         self._sequences[spot] = sequence + len(values)
-        offset = await self._deliver(spot, values, sequence)
-        for index in range(len(values) if offset >= 0 else 0):
-            place = begun + index
-            one.sent[place] = one.sent[place]._replace(offset=offset + index)
+        return values, sequence
 
-    async def _deliver(self, spot: Spot, values: Sequence[str], sequence: int) -> int:
-        """The offset of the batch, -1 if it is not known. Raises `AbortableError`."""
+    def _batch(self, values: Sequence[str], sequence: int) -> bytes:
         plain = plain_batch(
             [value.encode() for value in values],
             producer_id=self.identity.producer_id,
@@ -310,7 +345,10 @@ class Writer:
             base_sequence=sequence,
             timestamp=1_795_000_000_000 + round(self.seen.now() * 1000),
         )
-        batch = replace(plain, attributes=TRANSACTIONAL).encode()
+        return replace(plain, attributes=TRANSACTIONAL).encode()
+
+    async def _deliver(self, spot: Spot, batch: bytes) -> int:
+        """The offset of the batch, -1 if it is not known. Raises `AbortableError`."""
         version = self._version(12, 11)
         until = self.seen.now() + self.habits.patience_s
         self._may_be_open = True
@@ -341,6 +379,7 @@ class Writer:
         version = self._version(5, 4)
         if version == 5 and self.happens(self.habits.mixes):
             version = 4
+            self.seen.count("H20 both generations in one transaction")
         code = await self._try_end(is_commit=True, version=version)
         if code == NONE:
             one.outcome = Outcome.OK
@@ -349,6 +388,8 @@ class Writer:
             one.outcome = Outcome.FAILED
         if code == FENCED:
             raise FencedError
+        if code in {ABORTABLE, INVALID_MAPPING}:
+            self.seen.count("H9 a commit comes after the timeout")
         if code == INVALID_MAPPING:
             raise BumpError
         if code not in {ABORTABLE, INVALID_STATE}:
