@@ -108,7 +108,8 @@ def test_logs_and_states_are_compared() -> None:
     """Logs byte for byte from the highest log start on; producers entry by entry."""
     assert list(replicas.equal_logs("t", [log([0, 1]), log([9, 1], start=1)])) == []
     assert list(replicas.equal_logs("t", [log([0, 1]), log([0])])) != []
-    state = {7: (0, (replicas.KnownBatch(1, 1, 1, 1),))}
+    known = replicas.KnownBatch(1, 1, 1, 1)
+    state = {7: replicas.KnownProducer(0, (known,))}
     assert list(replicas.equal_states("t", {"a": state, "b": state})) == []
     assert list(replicas.equal_states("t", {"a": state, "b": {}})) != []
     assert list(replicas.state_follows_from_log("t", log([0, 1]), state, 1)) == []

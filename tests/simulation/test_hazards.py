@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.hazards import GROUP_HAZARDS, HAZARDS, Scenario, failover
+from tests.simulation.hazards import GROUP_HAZARDS, HAZARDS, TRANSACTION_HAZARDS, Scenario, failover
 
 SCENARIOS = [(number, one) for number, scenarios in HAZARDS.items() for one in scenarios]
 
@@ -21,6 +21,12 @@ def test_a_hazard_breaks_no_promise(number: int, scenario: Scenario) -> None:
 def test_a_hazard_of_groups_breaks_no_promise(name: str) -> None:
     """No commit is lost and no generation given twice; cleaning removes nothing that is needed."""
     assert GROUP_HAZARDS[name]() == []
+
+
+@pytest.mark.parametrize("name", TRANSACTION_HAZARDS)
+def test_a_hazard_of_transactions_breaks_no_promise(name: str) -> None:
+    """No transaction is decided twice, torn, or left open."""
+    assert TRANSACTION_HAZARDS[name]() == []
 
 
 def test_there_is_a_scenario_for_each_hazard() -> None:

@@ -6,9 +6,19 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.simulation.hazards import compaction, failover, groups, isolation, lifetimes
+from tests.simulation.hazards import (
+    compaction,
+    failover,
+    groups,
+    isolation,
+    lifetimes,
+    transactions,
+)
 from tests.simulation.history import Kind, play
 from tests.simulation.mutations import MUTATIONS, apply
+from tests.simulation.transactions.mutations import apply as apply_to_transactions
+from tests.simulation.transactions.writer import AbortableError
+from tests.simulation.virtual_loop import LivelockError
 
 SEEDS_MAX = 100
 OTHER_SEEDS_MAX = 40
@@ -70,6 +80,47 @@ FOUND_BY_SCENARIOS: dict[str, tuple[Callable[[], list[str]], str]] = {
 """The scenario, and a word of what the checkers say."""
 
 
+TRANSACTIONAL_BY_HISTORIES: dict[str, tuple[tuple[str, ...] | None, str]] = {
+    "leaders do not ask": (None, ""),
+    "late markers are accepted": (("lose markers",), "a second marker"),
+    "readers see open transactions": (None, "its log says"),
+    "aborted ranges are left out": (None, "ABORTED_READ"),
+}
+"""A rule of transactions: the kinds of faults among which histories miss it soon, and a word of what their checkers say."""
+
+TRANSACTIONAL_BY_SCENARIOS: dict[str, tuple[Callable[[], list[str]], str]] = {
+    "connections have no order": (
+        transactions.a_late_end_after_the_coordinator_has_moved_twice,
+        "AbortableError",
+    ),
+    "answers come before the commit": (transactions.a_decision_that_no_replica_has, "LOST"),
+    "markers are answered early": (transactions.a_marker_is_lost_with_its_leader, "do not end"),
+    "late markers are accepted": (
+        transactions.a_coordinator_wakes_with_old_markers,
+        "a second marker",
+    ),
+    "refused timeouts come at once": (transactions.too_few_replicas, "callbacks at"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutation", TRANSACTIONAL_BY_HISTORIES)
+def test_histories_of_transactions_find(mutation: str) -> None:
+    """Some seed among the first breaks a promise of transactions."""
+    faults, word = TRANSACTIONAL_BY_HISTORIES[mutation]
+    with apply_to_transactions(mutation):
+        found = (play(seed, faults, kind=Kind.TRANSACTIONS).findings for seed in range(SEEDS_MAX))
+        assert any(word in "\n".join(findings) for findings in found if findings)
+
+
+@pytest.mark.parametrize("mutation", TRANSACTIONAL_BY_SCENARIOS)
+def test_a_scenario_of_transactions_finds(mutation: str) -> None:
+    """The hazard that the rule is there for comes true without it."""
+    scenario, word = TRANSACTIONAL_BY_SCENARIOS[mutation]
+    with apply_to_transactions(mutation):
+        assert word in _what_breaks(scenario)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("mutation", FOUND_BY_HISTORIES)
 def test_histories_find(mutation: str) -> None:
@@ -104,5 +155,5 @@ def _what_breaks(scenario: Callable[[], list[str]]) -> str:
     """The findings of the scenario, even if it cannot be played to its end."""
     try:
         return "\n".join(scenario())
-    except AssertionError as error:
-        return str(error)
+    except (AssertionError, AbortableError, LivelockError) as error:
+        return f"{type(error).__name__}: {error}"

@@ -16,6 +16,7 @@ from tests.simulation.hazards import (
     isolation,
     lifetimes,
     operators,
+    transactions,
 )
 
 Scenario = Callable[[], list[str]]
@@ -61,3 +62,14 @@ GROUP_HAZARDS: Final[dict[str, Scenario]] = {
     "H12": groups.a_copier_resumes_twice,
 }
 """Those of consumer groups and of compaction, by the names that the code gives them."""
+
+TRANSACTION_HAZARDS: Final[dict[str, Scenario]] = {
+    "H1": transactions.a_late_end_after_the_coordinator_has_moved_twice,
+    "H5": transactions.a_decision_that_no_replica_has,
+    "H6": transactions.a_marker_is_lost_with_its_leader,
+    "H7": transactions.a_coordinator_wakes_with_old_markers,
+    "H13": transactions.too_few_replicas,
+    "H15": transactions.an_id_expires,
+    "H17": transactions.records_are_deleted_under_a_transaction,
+}
+"""Those of transactions that histories meet seldom or not at all (`tests/simulation/transactions/sometimes.py`)."""

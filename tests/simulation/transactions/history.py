@@ -67,7 +67,9 @@ def settings(rng: Random) -> dict[str, Any]:
 class TransactionHistory:
     """The transactions of one history."""
 
-    def __init__(self, cluster: Cluster, rng: Random) -> None:
+    def __init__(self, cluster: Cluster, rng: Random, spots: Sequence[Spot] = SPOTS) -> None:
+        """`spots`: the partitions that are written and judged."""
+        self._spots = spots
         self._cluster = cluster
         self._rng = rng
         self.seen = SeenTransactions(cluster.observations)
@@ -96,7 +98,7 @@ class TransactionHistory:
             least = cluster.machines[1].config.min_insync_replicas
             if factor > least and rng.random() < 1 / 2:
                 self._leave_one_broken()
-            self._end()
+            self.end()
         return not findings
 
     def _begin(self, factor: int) -> None:
@@ -110,11 +112,15 @@ class TransactionHistory:
             cluster.passing[passing.name] = passing
             topics.append(passing)
         cluster.start(topics)
-        cluster.transactional |= dict.fromkeys(("t", "copies"))
-        self._create_internal_topics()
+        self.watch()
         if self._rng.random() < 1 / 4:
             self._begin_at_last_epochs("a")
         self._add_cast()
+
+    def watch(self) -> None:
+        """Creates the internal topics, and has readers of everything begin."""
+        self._cluster.transactional |= {spot.topic: None for spot in self._spots}
+        self._create_internal_topics()
         self._add_readers()
 
     def _create_internal_topics(self) -> None:
@@ -195,7 +201,7 @@ class TransactionHistory:
             ("uncommitted", self.seen.uncommitted, False),
         ):
             seen = found.setdefault(name, [])
-            for spot in SPOTS:
+            for spot in self._spots:
                 port = KafkaPort(self._cluster.new_client(name), self.seen, 4.0)
                 reader = PartitionReader(port, spot, is_committed=is_committed)
                 self._readers.append(reader)
@@ -203,7 +209,7 @@ class TransactionHistory:
 
     # --- the end ---
 
-    def _end(self) -> None:
+    def end(self) -> None:
         """Every transaction ends, and readers of committed records come to the end."""
         for writer in self.writers:
             writer.is_wanted = False
@@ -224,7 +230,7 @@ class TransactionHistory:
         for writer in self.writers:
             if not writer.is_done:
                 return f"{writer} is not done"
-        for spot in SPOTS:
+        for spot in self._spots:
             leader = self.leader_of(spot)
             if leader is None:
                 return f"{spot} has no leader"
@@ -295,7 +301,7 @@ class TransactionHistory:
     def _look_at_stable_ends(self) -> None:
         """7: at any time the open transactions and the last stable offset of a leader are those of its log."""
         cluster = self._cluster
-        for spot in SPOTS:
+        for spot in self._spots:
             for node, partition in settled.partitions_of(cluster, spot).items():
                 if not partition.is_leader or partition.log.log_start_offset:
                     continue
@@ -320,7 +326,7 @@ class TransactionHistory:
             transactions=self.seen.transactions,
             readers=self.seen.readers,
             final=final,
-            log={tuple(spot): self._stored(spot) for spot in SPOTS},
+            log={tuple(spot): self._stored(spot) for spot in self._spots},
             inputs=self._committed_inputs(),
         )
         for anomaly, words in check(history).broken:
@@ -342,7 +348,7 @@ class TransactionHistory:
                 yield from state.faults(log.batches)
                 self._count_cut_off(spot, log.batches)
         numbers: dict[Spot, dict[tuple[int, int], int]] = {}
-        for spot in SPOTS:
+        for spot in self._spots:
             leader = self.leader_of(spot)
             assert leader is not None
             batches = settled.log_of(cluster, f"broker-{leader.leader_id}", spot, leader).batches
@@ -380,7 +386,7 @@ class TransactionHistory:
 
     def _read_to_the_ends(self) -> dict[Place, list[tuple[int, str]]]:
         found: dict[Place, list[tuple[int, str]]] = {}
-        for spot in SPOTS:
+        for spot in self._spots:
             leader = self.leader_of(spot)
             assert leader is not None
             seen: list[Seen] = []

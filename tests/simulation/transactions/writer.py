@@ -118,7 +118,7 @@ class Writer:
             await asyncio.sleep(self.client.rng.uniform(0, self.habits.pause_s))
             try:
                 if self._identity is None:
-                    await self._begin(is_new=True)
+                    await self.begin(is_new=True)
                 else:
                     await self._transact()
             except FencedError:
@@ -129,7 +129,7 @@ class Writer:
 
     # --- sessions ---
 
-    async def _begin(self, *, is_new: bool) -> None:
+    async def begin(self, *, is_new: bool) -> None:
         """InitProducerId, for a new instance or for a session that goes on."""
         asked_at, version = self.seen.now(), self._version(5, 4)
         identity = Identity(-1, -1) if is_new or self._identity is None else self._identity
@@ -183,7 +183,7 @@ class Writer:
             if is_end:
                 code = await self._try_end(is_commit=False, version=version)
             else:
-                await self._begin(is_new=False)
+                await self.begin(is_new=False)
                 code = NONE
         except (FencedError, UnansweredError):
             return
@@ -195,6 +195,18 @@ class Writer:
     # --- one transaction ---
 
     async def _transact(self) -> None:
+        one = self.new_transaction()
+        try:
+            await self._live(one)
+        except BumpError:
+            await self.begin(is_new=False)
+        except AbortableError:
+            await self._abort_and_go_on()
+        if one.outcome is not Outcome.OK:
+            await self.aborted()
+
+    def new_transaction(self) -> Transaction:
+        """A transaction that has nothing yet; it has failed, until a commit is called for."""
         one = Transaction(
             process=self.process,
             name=self.transactional_id,
@@ -204,24 +216,17 @@ class Writer:
         self.seen.transactions.append(one)
         self._joined.clear()
         self._may_be_open = False
-        try:
-            await self._live(one)
-        except BumpError:
-            await self._begin(is_new=False)
-        except AbortableError:
-            await self._abort_and_go_on()
-        if one.outcome is not Outcome.OK:
-            await self.aborted()
+        return one
 
     async def _abort_and_go_on(self) -> None:
         """Aborts, and takes the next epoch, in the first generation by a request of its own."""
         try:
-            await self._abort()
+            await self.abort()
         except BumpError:
-            await self._begin(is_new=False)
+            await self.begin(is_new=False)
             return
         if self.habits.generation == 1:
-            await self._begin(is_new=False)
+            await self.begin(is_new=False)
 
     async def _live(self, one: Transaction) -> None:
         habits = self.habits
@@ -234,11 +239,11 @@ class Writer:
         if has_any and not self.happens(habits.aborts):
             if self.happens(habits.oversleeps):
                 await asyncio.sleep(habits.timeout_ms / 1000 * self.client.rng.uniform(0.8, 1.5))
-            await self._commit(one)
+            await self.commit(one)
         else:
             if not has_any:
                 self.seen.count("H21 an empty abort")
-            await self._abort()
+            await self.abort()
 
     async def fill(self, one: Transaction) -> bool:
         """Sends the records of a transaction; returns whether there are any."""
@@ -373,7 +378,8 @@ class Writer:
 
     # --- ends ---
 
-    async def _commit(self, one: Transaction) -> None:
+    async def commit(self, one: Transaction) -> None:
+        """Commits; the outcome is that of the transaction. Raises what follows from the answer."""
         one.committing = self.seen.now()
         one.outcome = Outcome.UNKNOWN
         version = self._version(5, 4)
@@ -398,7 +404,8 @@ class Writer:
             raise UnansweredError
         raise AbortableError
 
-    async def _abort(self) -> None:
+    async def abort(self) -> None:
+        """Aborts. Raises what follows from the answer."""
         if self.habits.generation == 1 and not self._may_be_open:
             return
         code = await self._try_end(is_commit=False, version=self._version(5, 4))
