@@ -76,6 +76,27 @@ def group_simulation(seconds: float, seed: int) -> Outcome:
     return _simulated(seconds, seed, Kind.GROUPS, {name: name for name in Seen.COUNTED})
 
 
+def transaction_simulation(seconds: float, seed: int) -> Outcome:
+    """Random histories of transactions in such a cluster; over many of them everything that is expected has to happen."""
+    from tests.simulation.history import Kind
+    from tests.simulation.transactions import sometimes
+
+    names = {
+        "transactions committed": "transactions committed",
+        "transactions aborted": "transactions aborted",
+        "of unknown outcome": "transactions committed or aborted",
+        "histories that end with one machine broken": "one machine is left broken",
+    }
+    expected = {name: name for name in sometimes.EXPECTED}
+    outcome = _simulated(seconds, seed, Kind.TRANSACTIONS, {**names, **expected})
+    figures = outcome.figures
+    if figures["histories"] >= sometimes.LONG_ENOUGH:
+        outcome.problems += [f"never happened: {name}" for name in sometimes.missing(figures)]
+    for name in expected:
+        figures["different events that were expected, and happened"] += bool(figures.pop(name, 0))
+    return outcome
+
+
 def _simulated(seconds: float, seed: int, kind: Kind, names: Mapping[str, str]) -> Outcome:
     """Play histories; `names`: the figures of the page, and what a verdict calls them."""
     from tests.simulation.many import line, play_many
@@ -287,6 +308,7 @@ PARTS: Final[dict[str, tuple[float, Callable[[float, int], Outcome]]]] = {
     "simulation": (0.1, simulation),
     "compacted-simulation": (0.05, compacted_simulation),
     "group-simulation": (0.05, group_simulation),
+    "transaction-simulation": (0.1, transaction_simulation),
     "oracle": (0.08, oracle),
     "group-oracle": (0.05, group_oracle),
     "consumer-oracle": (0.05, consumer_oracle),

@@ -101,3 +101,17 @@ def test_callbacks_without_end_are_a_livelock(
     loop.call_soon(again)
     with pytest.raises(LivelockError):
         loop.run_until(loop.time() + 1)
+
+
+def test_a_timer_that_is_always_due_is_a_livelock(
+    loop: VirtualLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So does one that is set again and again to a time that has passed."""
+    monkeypatch.setattr(virtual_loop, "STEPS_AT_ONE_TIME_MAX", 1000)
+
+    def again() -> None:
+        loop.call_later(-1, again)
+
+    loop.call_soon(again)
+    with pytest.raises(LivelockError):
+        loop.run_until(loop.time() + 1)

@@ -64,7 +64,7 @@ def _refused_timeouts_come_at_once() -> Patches:
 
     return [
         patch.object(transactional_id, "_not_stored", eager),
-        patch.object(virtual_loop, "STEPS_AT_ONE_TIME_MAX", 5000),  # so that it is found soon
+        patch.object(virtual_loop, "STEPS_AT_ONE_TIME_MAX", 2000),  # so that it is found soon
     ]
 
 
