@@ -19,6 +19,11 @@ stored once, and only the current generation moves the position.
 Invariant: nothing is sent under a producer id before a commit that names it was confirmed.
 
 Invariant: nothing is sent after an orderly end (`clean`) before a commit that takes it back was confirmed.
+
+With `transactions` the records of an input partition and its offset are one transaction (`transactional_lane.py`), and the
+position needs no state.
+
+Invariant: a position is read after the session of its partition's transactional id has begun.
 """
 
 from __future__ import annotations
@@ -40,6 +45,7 @@ from echoless.client.copier.positions import CommittedPosition, Positions
 from echoless.client.copier.reader import Reader
 from echoless.client.copier.records import Copy
 from echoless.client.copier.settings import CopierSettings
+from echoless.client.copier.transactional_lane import TransactionalLane, ends_generation
 from echoless.client.errors import ProducerError
 from echoless.client.groups.assignment import Partition
 from echoless.client.groups.errors import GenerationOverError
@@ -48,6 +54,8 @@ from echoless.client.lease_keeper import elapsed_s
 from echoless.client.producer_ids import new_identity
 from echoless.client.security import NO_SECURITY, Security
 from echoless.client.settings import DEFAULT_SETTINGS, Settings
+from echoless.client.transactions.errors import TransactionError
+from echoless.client.transactions.group_metadata import GroupMetadata
 from echoless.protocol.errors import ErrorCode
 
 _LOG: Final = logging.getLogger(__name__)
@@ -151,6 +159,8 @@ class Copier:
     async def run(self) -> None:
         """Copies until `stop`, or to the end. Raises `ProducerError`, `PositionError`."""
         try:
+            if self._settings.transactions:
+                await self._check_one_cluster()
             await self._reader.start()
             while not self._stopping.is_set():
                 topics = await self._topics()
@@ -200,6 +210,12 @@ class Copier:
                         break
             await self._member.check()
             await self._commit(generation, is_clean=True)
+        except TransactionError as error:
+            if not ends_generation(error):
+                raise
+            _LOG.info("group %s: %s", self._settings.group, error)
+            generation.end()
+            raise GenerationOverError from error
         finally:
             await self._close_lanes()
 
@@ -233,6 +249,48 @@ class Copier:
         """Opens a lane for each assigned partition, from a position that is committed."""
         partitions = generation.partitions
         self._note_owned(generation)
+        if self._settings.transactions:
+            await self._open_transactional(generation)
+        else:
+            await self._open_stateful(generation)
+        self.figures.partitions = len(partitions)
+        self._reader.assign({one: lane.offset for one, lane in self._lanes.items()})
+        if self._settings.ends:
+            new = [one for one in partitions if one not in self._ends]
+            self._ends |= await self._reader.ends(new)
+
+    async def _open_transactional(self, generation: Generation) -> None:
+        """Fences former owners first, so that the positions that are read then are final."""
+        group, settings = self._settings.group, self._producer_settings
+        for partition in generation.partitions:
+            self._lanes[partition] = await TransactionalLane.begin(
+                partition, group, self._target, settings
+            )
+        committed = await self._positions.fetch(generation, generation.partitions)
+        offsets = {partition: self._exact(partition, one) for partition, one in committed.items()}
+        starts = await self._starts([p for p in generation.partitions if p not in committed])
+        await self._commit_transactions(generation, starts)
+        for partition, offset in {**offsets, **starts}.items():
+            self._transactional(partition).start_at(offset)
+
+    def _exact(self, partition: Partition, committed: CommittedPosition) -> int:
+        """The offset from which on nothing is copied. Raises `PositionError`."""
+        if committed.is_exact or (not committed.metadata and self._settings.bare_offsets):
+            return committed.offset
+        position = committed.position(self._settings.group, partition)
+        if not position.is_clean:
+            raise PositionError(
+                f"group {self._settings.group}, {partition[0]}-{partition[1]}: the last copier wrote without transactions, "
+                "and was not stopped in order: start it once as it was, stop it (SIGTERM), and start this one then"
+            )
+        return position.offset
+
+    def _transactional(self, partition: Partition) -> TransactionalLane:
+        lane = self._lanes[partition]
+        assert isinstance(lane, TransactionalLane)
+        return lane
+
+    async def _open_stateful(self, generation: Generation) -> None:
         positions, fresh = await self._found(generation)
         if fresh:
             await self._commit_positions(generation, fresh)
@@ -245,11 +303,6 @@ class Copier:
                 self._producer_settings,
                 is_doubtful=self._ages.is_doubtful(position, now),
             )
-        self.figures.partitions = len(partitions)
-        self._reader.assign({one: lane.offset for one, lane in self._lanes.items()})
-        if self._settings.ends:
-            new = [one for one in partitions if one not in self._ends]
-            self._ends |= await self._reader.ends(new)
 
     def _note_owned(self, generation: Generation) -> None:
         """Remembers since when each partition is this member's without a break."""
@@ -271,7 +324,7 @@ class Copier:
         offsets = await self._starts([p for p in generation.partitions if p not in committed])
         now = self._clock_ms()
         for partition, one in committed.items():
-            if not one.metadata and self._settings.bare_offsets:
+            if one.is_exact or (not one.metadata and self._settings.bare_offsets):
                 offsets[partition] = one.offset
                 continue
             position = one.position(self._settings.group, partition)
@@ -316,8 +369,12 @@ class Copier:
         moved: dict[Partition, int] = {}
         for partition, lane in self._lanes.items():
             offset = max(lane.offset, await self._reader.next_offset(partition))
-            if offset != lane.committed.offset or is_clean:
+            if offset != lane.committed.offset or (is_clean and not self._settings.transactions):
                 moved[partition] = offset
+        if self._settings.transactions:
+            await self._commit_transactions(generation, moved)
+            self._on_commit(self.figures)
+            return
         now = self._clock_ms()
         found = await asyncio.gather(
             *(
@@ -336,6 +393,28 @@ class Copier:
         if not is_clean:
             await self._replace_old_ids(generation)
         self._on_commit(self.figures)
+
+    async def _commit_transactions(
+        self, generation: Generation, offsets: Mapping[Partition, int]
+    ) -> None:
+        """Commits each partition's transaction, with its offset. Raises `TransactionError`."""
+        settings = self._settings
+        group = GroupMetadata(
+            settings.group, generation.number, generation.member_id, settings.instance_id
+        )
+        lanes = {one: self._transactional(one) for one in offsets}
+        outcomes = await asyncio.gather(
+            *(lane.commit_at(offsets[one], group) for one, lane in lanes.items()),
+            return_exceptions=True,
+        )
+        for outcome in outcomes:
+            if outcome is not None:
+                raise outcome
+        for partition, lane in lanes.items():
+            self.figures.records += lane.sent
+            self.figures.bytes += lane.sent_bytes
+            self.figures.commits += 1
+            lane.start_at(offsets[partition])
 
     async def _commit_positions(
         self, generation: Generation, positions: Mapping[Partition, Position]
@@ -377,6 +456,28 @@ class Copier:
         return self._settings.ends and all(
             lane.offset >= self._ends[partition] for partition, lane in self._lanes.items()
         )
+
+    async def _check_one_cluster(self) -> None:
+        """Raises `ProducerError` if input and output are not in one cluster, or that is not known."""
+        fields = {
+            "topics": [],
+            "allow_auto_topic_creation": False,
+            "include_cluster_authorized_operations": False,
+            "include_topic_authorized_operations": False,
+        }
+        answers = [
+            await self._patiently(
+                lambda one=one: one.ask_any("metadata", fields),  # type: ignore[misc]
+                "the cluster is not known",
+            )
+            for one in (self._cluster, self._ids)
+        ]
+        source, target = (getattr(answer, "cluster_id", None) for answer in answers)
+        if source is None or source != target:
+            raise ProducerError(
+                f"the input is in cluster {source}, the output in {target}: a transaction has records and offsets of one "
+                "cluster. Leave out transactions: each record is stored once without them, too"
+            )
 
     # The input's topics
 

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from echoless.client.coordinator import MOVED, Backoff, Coordinator
 from echoless.client.copier.position import Position, PositionError
+from echoless.client.copier.transactional_lane import EXACT
 from echoless.client.groups.assignment import Partition
 from echoless.client.groups.errors import GenerationOverError, group_error
 from echoless.client.groups.member import OVER, Generation
@@ -28,6 +29,11 @@ class CommittedPosition(NamedTuple):
 
     offset: int
     metadata: str
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it was committed in a transaction with the records before it."""
+        return self.metadata == EXACT
 
     def position(self, group: str, partition: Partition) -> Position:
         """Raises `PositionError`: a position without a state is not guessed at."""

@@ -62,9 +62,7 @@ class Reader:
 
     def assign(self, offsets: Mapping[Partition, int]) -> None:
         """Reads these partitions from these offsets on, and no others."""
-        if not offsets:
-            self._consumer.unsubscribe()
-            return
+        # No `unsubscribe`: the fetcher dies if it wakes up without a subscription.
         self._consumer.assign([TopicPartition(*one) for one in offsets])
         for partition, offset in offsets.items():
             self._consumer.seek(TopicPartition(*partition), offset)

@@ -30,6 +30,10 @@ class CopierSettings:
     bare_offsets: bool = False
     """Whether an offset that was committed without a copier's state is a position: all records before it are copied,
     and none from there on."""
+    transactions: bool = False
+    """Whether records and positions are committed in transactions, for readers of committed records. Input and output are
+    in one cluster then.
+    """
     ends: bool = False
     """Whether the copier is done at what was the end of its partitions when they were assigned."""
     commit_interval_s: float = 1.0

@@ -6,10 +6,12 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from echoless.client.producer import Producer
 from tests.client.copier.process import (
@@ -42,8 +44,9 @@ class Broker(Protocol):
 class Copiers:
     """Processes that copy as members of one group."""
 
-    def __init__(self, address: str, log: Path) -> None:
+    def __init__(self, address: str, log: Path, options: Sequence[str]) -> None:
         self._address = address
+        self._options = options
         self._log = log
         self._running: list[subprocess.Popen[str]] = []
         self._paused: list[subprocess.Popen[str]] = []
@@ -54,7 +57,8 @@ class Copiers:
 
     def start(self, *options: str) -> subprocess.Popen[str]:
         module = "tests.client.copier.process"
-        command = [sys.executable, "-m", module, self._address, "copiers", SESSION, *options]
+        command = [sys.executable, "-m", module, self._address, "copiers", SESSION]
+        command += [*self._options, *options]
         with self._log.open("a") as log:
             copier = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=REPOSITORY
@@ -141,9 +145,8 @@ def play(copiers: Copiers, broker: Broker, address: str, dice: random.Random) ->
     return kills
 
 
-def check_copies(address: str) -> None:
+def check_copies(stored: Sequence[Sequence[bytes]]) -> None:
     """Every copy once, and those of an input partition in its order."""
-    stored = read_stored_values(address, COPIES, COPIES_PARTITIONS)
     for partition, values in enumerate(stored):
         copies = [
             (int(number), int(part)) for number, _, part in (v.partition(b"/") for v in values)
@@ -159,7 +162,33 @@ def check_copies(address: str) -> None:
             assert got == [one for one in expected if one[0] % PARTITIONS == source]
 
 
-def test_each_record_is_copied_once(tmp_path: Path) -> None:
+def read_committed_values(address: str) -> list[list[bytes]]:
+    """The committed copies of each partition, in order; no transaction is open."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": "reader",
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "log_level": 0,
+        }
+    )
+    consumer.assign([TopicPartition(COPIES, index, 0) for index in range(COPIES_PARTITIONS)])
+    found: list[list[bytes]] = [[] for _ in range(COPIES_PARTITIONS)]
+    ended: set[int | None] = set()
+    while len(ended) < COPIES_PARTITIONS:
+        one = consumer.poll(60)
+        assert one is not None, f"only {ended} were read to their ends"
+        if one.error() is None:
+            found[one.partition() or 0].append(one.value() or b"")
+        else:
+            ended.add(one.partition())
+    consumer.close()
+    return found
+
+
+@pytest.mark.parametrize("options", [(), ("transactions=true",)], ids=["stateful", "transactions"])
+def test_each_record_is_copied_once(tmp_path: Path, options: tuple[str, ...]) -> None:
     """Echoless: kills of copiers and of the coordinator, pauses, rebalances and lost answers."""
     dice = random.Random(21)
     with LossyProxy(7, fault_after_chunks_max=60) as proxy:
@@ -170,7 +199,7 @@ def test_each_record_is_copied_once(tmp_path: Path) -> None:
         broker = Echoless(tmp_path, settings, arguments=["--advertise", proxy.address])
         broker.start()
         proxy.target = broker.kafka_address
-        _run(broker, proxy.address, broker.kafka_address, tmp_path, dice)
+        _run(broker, proxy.address, broker.kafka_address, tmp_path, dice, *options)
         broker.kill()
     print(f"{proxy.swallowed} answers swallowed, {proxy.cut} connections cut")
     assert min(proxy.swallowed, proxy.cut) > 0
@@ -194,14 +223,24 @@ def test_each_record_is_copied_once_in_apache_kafka(tmp_path: Path) -> None:
     kafka.kill()
 
 
-def _run(broker: Broker, address: str, direct: str, directory: Path, dice: random.Random) -> None:
-    copiers = Copiers(address, directory / "copiers.log")
+def _run(
+    broker: Broker,
+    address: str,
+    direct: str,
+    directory: Path,
+    dice: random.Random,
+    *options: str,
+) -> None:
+    copiers = Copiers(address, directory / "copiers.log", options)
     try:
         kills = play(copiers, broker, direct, dice)
         copiers.finish()
     finally:
         copiers.end()
-    check_copies(direct)
+    if options:
+        check_copies(read_committed_values(direct))
+    else:
+        check_copies(read_stored_values(direct, COPIES, COPIES_PARTITIONS))
     print(
         f"\n{copiers.killed} copiers killed, {copiers.paused} paused, {copiers.stopped} stopped, "
         f"{kills} kills of the broker"
