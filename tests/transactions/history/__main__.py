@@ -15,12 +15,14 @@ def main() -> int:
     parser = parser_of("transactions.history", __doc__)
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--brokers", type=int, choices=[1, 3], default=3)
+    parser.add_argument("--copier", choices=["librdkafka", "echoless"], default="echoless")
     add_settings(parser, "brokers'")
     arguments = parser.parse_args()
     options = Options(
         seconds=arguments.seconds,
         seed=arguments.seed,
         brokers=arguments.brokers,
+        copier=arguments.copier,
         settings=settings_of(arguments),
     )
     return prove("transactions.history", arguments, lambda directory: run(directory, options))

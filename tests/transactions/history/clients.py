@@ -23,8 +23,8 @@ TRANSACTION_TIMEOUT_S: Final = 15
 CALL_S: Final = 10.0
 GIVE_UP_S: Final = 90.0
 """How long a step of a producer may last; longer is a problem of the run."""
-_MOST_RECORDS: Final = 6
-_ENDS: Final = ("commit",) * 14 + ("abort",) * 3 + ("abandon",) + ("hasty",) * 2
+MOST_RECORDS: Final = 6
+ENDS: Final = ("commit",) * 14 + ("abort",) * 3 + ("abandon",) + ("hasty",) * 2
 
 
 def consumer_of(bootstrap: str, group: str) -> Consumer:
@@ -77,7 +77,7 @@ class Writer(Client):
     def work(self) -> None:
         while not self.stopping.is_set():
             producer = self._producer or self._start()
-            self._transact(producer, self._dice.choice(_ENDS))
+            self._transact(producer, self._dice.choice(ENDS))
         if self._producer is None:
             self._start()  # ends what the last instance left open
 
@@ -111,7 +111,7 @@ class Writer(Client):
 
     def fill(self, producer: Producer, one: Transaction) -> bool:
         """Sends the records of a transaction; returns whether there are any."""
-        for _ in range(self._dice.randint(1, _MOST_RECORDS)):
+        for _ in range(self._dice.randint(1, MOST_RECORDS)):
             self.send(producer, one, self._dice.choice(WRITTEN))
             producer.poll(self._dice.choice((0, 0, 0.005)))
         return True
@@ -230,7 +230,7 @@ class Copier(Writer):
             self._return()
 
     def fill(self, producer: Producer, one: Transaction) -> bool:
-        messages = [m for m in self._consumer.consume(_MOST_RECORDS, 0.3) if m.error() is None]
+        messages = [m for m in self._consumer.consume(MOST_RECORDS, 0.3) if m.error() is None]
         if not messages:
             return False
         for message in messages:

@@ -39,11 +39,13 @@ from tests.transactions.history.clients import (
     until_answered,
 )
 from tests.transactions.history.events import History
+from tests.transactions.history.our_clients import OurCopier, OurWriter
 from tests.transactions.history.stored import read_stored
 
 logger = logging.getLogger(__name__)
 
 WRITERS: Final = 4
+"""Half of them are librdkafka's, half our own."""
 READERS: Final = 2
 SETTINGS: Final = {"zookeeper_session_timeout_ms": "6000"}
 _QUIET_S: Final = (1.5, 4.0)
@@ -59,6 +61,8 @@ class Options:
     seconds: float = 40.0
     seed: int = 1
     brokers: int = 3
+    copier: str = "librdkafka"
+    """The client that copies: librdkafka or echoless."""
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -155,8 +159,11 @@ class _Run:
         stopping, self._reading = threading.Event(), threading.Event()
         self._stopping = stopping
         known = (servers.bootstrap, options.seed, stopping)
-        self._writers: list[Writer] = [Writer(f"writer-{n}", *known) for n in range(WRITERS)]
-        self._writers.append(Copier("copier", *known))
+        self._writers: list[Writer | OurWriter] = [
+            (OurWriter if n % 2 else Writer)(f"writer-{n}", *known) for n in range(WRITERS)
+        ]
+        copier = OurCopier if options.copier == "echoless" else Copier
+        self._writers.append(copier("copier", *known))
         self._readers = [
             Reader(f"reader-{n}", servers.bootstrap, self._reading) for n in range(READERS)
         ]

@@ -1,4 +1,4 @@
-"""Transactions of librdkafka while brokers are killed: their history breaks no promise."""
+"""Transactions of librdkafka and of our producer while brokers are killed: their history breaks no promise."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.crash, pytest.mark.time_limit(400)]
 
 
 @pytest.mark.parametrize(
-    "brokers", [1, pytest.param(3, marks=pytest.mark.cluster)], ids=["one", "three"]
+    ("brokers", "copier"),
+    [(1, "librdkafka"), pytest.param(3, "echoless", marks=pytest.mark.cluster)],
+    ids=["one", "three"],
 )
-def test_every_promise_is_kept(brokers: int) -> None:
+def test_every_promise_is_kept(brokers: int, copier: str) -> None:
     """Four writers, a copier and two readers; aborts, abandoned producers and impatient commits among them."""
     directory = Path(tempfile.mkdtemp(prefix="transactions-"))
-    verdict = run(directory, Options(seconds=20, seed=brokers, brokers=brokers))
+    verdict = run(directory, Options(seconds=20, seed=brokers, brokers=brokers, copier=copier))
     verdict.print(Console(width=120))
     assert verdict.is_kept, f"{verdict.failures}; every log is in {directory}"
     counts = verdict.counts
