@@ -55,10 +55,16 @@ def metered(
     return needing_as_much(outcome, use.counted_later(outcome))
 
 
-def _fetched_nothing(request: Request, services: Services, pause_ms: int) -> Answer:
+def _fetched_nothing(request: Request, services: Services, pause_ms: int) -> Outcome:
     services.quotas.pause(request.peer, pause_ms)
     nothing = fetched_nothing(request, services)
-    return throttled(fetch.API, request.version, nothing, pause_ms)
+    if isinstance(nothing, bytes) or not isinstance(nothing, Awaitable):
+        return throttled(fetch.API, request.version, nothing, pause_ms)
+    return _throttled_later(request, nothing, pause_ms)
+
+
+async def _throttled_later(request: Request, nothing: Awaitable[Answer], pause_ms: int) -> Answer:
+    return throttled(fetch.API, request.version, await nothing, pause_ms)
 
 
 def _within(rate: Rate, body: Any) -> Any:

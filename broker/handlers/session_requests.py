@@ -17,7 +17,7 @@ processes a connection's requests one after the other.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Self
@@ -44,6 +44,7 @@ from echoless.protocol.fetch_request import (
 if TYPE_CHECKING:
     from echoless.broker.services import Services
 
+_Process = Callable[[Request, "Services"], Outcome]
 OPENS: Final = 0
 """The session epoch of a request that names all its rows and asks for a session."""
 _IDS_FROM: Final = 13
@@ -57,10 +58,14 @@ def asks_itself(body: FetchRequest, services: Services) -> bool:
 
 def with_session(request: Request, services: Services) -> Outcome:
     """Answers a request that names a session, or asks for one."""
+    return _in_order(request, services, _processed)
+
+
+def _in_order(request: Request, services: Services, process: _Process) -> Outcome:
     lane = request.peer.order.sessions
     if lane.places:
-        return _in_turn(lane.enter(), request, services)
-    outcome = _processed(request, services)
+        return _in_turn(lane.enter(), request, services, process)
+    outcome = process(request, services)
     if isinstance(outcome, Awaitable):
         return _holding(lane.enter(), outcome)
     return outcome
@@ -71,10 +76,12 @@ async def _holding(place: LanePlace, outcome: Awaitable[Answer]) -> Answer:
         return await outcome
 
 
-async def _in_turn(place: LanePlace, request: Request, services: Services) -> Answer:
+async def _in_turn(
+    place: LanePlace, request: Request, services: Services, process: _Process
+) -> Answer:
     with place:
         await place.come()
-        outcome = _processed(request, services)
+        outcome = process(request, services)
         return await outcome if isinstance(outcome, Awaitable) else outcome
 
 
@@ -90,7 +97,7 @@ def _processed(request: Request, services: Services) -> Outcome:
         return encode_fetch_response(request.version, session, [])
     session.begin()
     steps = session.update(body.topics, body.forgotten)
-    if sum(1 for _ in islice(steps, ROWS_PER_TURN)) < ROWS_PER_TURN:
+    if _fits_one_turn(steps):
         return _continued(request, services, session)
     return _continued_later(request, services, session, steps)
 
@@ -127,23 +134,48 @@ def continued(request: Request, services: Services) -> FetchSession | ErrorCode:
     return session
 
 
-def fetched_nothing(request: Request, services: Services) -> Answer:
+def fetched_nothing(request: Request, services: Services) -> Outcome:
     """The answer to a client that has to pause: no rows; its session is brought up to date, or ends, as by any request."""
     body: FetchRequest = request.body
-    sessions = services.fetch.sessions
-    code, session_id = ErrorCode.NONE, NO_SESSION
+    if body.session_id == NO_SESSION:
+        return _empty(request, ErrorCode.NONE)
+    return _in_order(request, services, _nothing)
+
+
+def _nothing(request: Request, services: Services) -> Outcome:
+    body: FetchRequest = request.body
     if body.session_epoch in {OPENS, NO_SESSION_EPOCH}:
-        sessions.end(body.session_id)
-    else:
-        session = continued(request, services)
-        if isinstance(session, ErrorCode):
-            code = session
-        else:
-            session.begin()
-            for _ in session.update(body.topics, body.forgotten):
-                pass
-            session_id = session.id if sessions.settle(session) else NO_SESSION
+        services.fetch.sessions.end(body.session_id)
+        return _empty(request, ErrorCode.NONE)
+    session = continued(request, services)
+    if isinstance(session, ErrorCode):
+        return _empty(request, session)
+    session.begin()
+    steps = session.update(body.topics, body.forgotten)
+    if _fits_one_turn(steps):
+        return _nothing_of(request, services, session)
+    return _nothing_later(request, services, session, steps)
+
+
+async def _nothing_later(
+    request: Request, services: Services, session: FetchSession, steps: Iterator[None]
+) -> Answer:
+    await work_in_turns(steps)
+    return _nothing_of(request, services, session)
+
+
+def _nothing_of(request: Request, services: Services, session: FetchSession) -> Answer:
+    is_left = services.fetch.sessions.settle(session)
+    return _empty(request, ErrorCode.NONE, session.id if is_left else NO_SESSION)
+
+
+def _empty(request: Request, code: ErrorCode, session_id: int = NO_SESSION) -> Answer:
     return encode_fetch_response(request.version, code, [], session_id)
+
+
+def _fits_one_turn(steps: Iterator[None]) -> bool:
+    """Takes as many steps as fit into one turn; returns whether those were all."""
+    return sum(1 for _ in islice(steps, ROWS_PER_TURN)) < ROWS_PER_TURN
 
 
 # --- requests that name all their rows ---

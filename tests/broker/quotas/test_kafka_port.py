@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from echoless.broker.handlers import session_requests
 from tests.broker.handlers.test_fetch import fetch, wanted_partition
 from tests.broker.quotas.quota_requests import Clock, alter
 from tests.support.in_process import Running
 from tests.support.raw_batches import plain_batch
 from tests.support.raw_client import RawConnection, create_topic
 from tests.support.raw_produce import PartitionData
-from tests.support.session_client import ask, found
+from tests.support.session_client import VERSION, ask, found, send
 
 BATCH = plain_batch([b"x" * 100_000]).encode()
 WINDOW_S = 10
@@ -154,6 +156,38 @@ async def test_a_session_loses_nothing_to_a_pause(
     assert found(await ask(kafka, (s, 2), {topic: [(0, 2)]})) == {(topic, 0): (0, 1, 3, 0)}
     assert (await ask(kafka, (s, -1))).error_code == 0
     assert len(running.broker.services.fetch.sessions) == 0
+
+
+async def test_a_session_of_many_rows_is_noted_in_turns(
+    running: Running, kafka: RawConnection, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others are served in between, and the client's next request, sent meanwhile, finds all of it."""
+    for _ in range(3):
+        await produced(kafka)
+    await create_topic(kafka, "many", 3)
+    await alter(kafka, {"consumer_byte_rate": LIMIT}, client_id="raw")
+    quotas, now = running.broker.quotas, [1000.0]
+    quotas.clock = lambda: now[0]
+    s = (await ask(kafka, (0, 0), {topic: [(0, 0)]})).session_id
+    monkeypatch.setattr(session_requests, "ROWS_PER_TURN", 2)
+    taken: list[bool] = []
+    in_turns = session_requests.work_in_turns
+
+    async def noted(steps: Iterator[object]) -> None:
+        await asyncio.sleep(0)
+        taken.append(True)
+        await in_turns(steps)
+
+    monkeypatch.setattr(session_requests, "work_in_turns", noted)
+    rows = {"many": [(index, 0) for index in range(3)]}
+    send(kafka, (s, 1), rows)
+    send(kafka, (s, 2), forget={"many": [0]})
+    first, second = [await kafka.receive_response("fetch", VERSION) for _ in range(2)]
+    assert [one.session_id for one in (first, second)] == [s, s]
+    assert [pause_ms(one) > 0 for one in (first, second)] == [True, True]
+    assert taken == [True]
+    (session,) = running.broker.services.fetch.sessions._by_id.values()
+    assert len(session) == 3
 
 
 async def test_request_time(running: Running, kafka: RawConnection) -> None:
