@@ -23,6 +23,7 @@ def main() -> int:
     parser = parser_of("nemesis", __doc__)
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--rate", type=float, default=0.0, help="records a second per producer")
+    parser.add_argument("--idle-partitions", type=int, default=0, help="beside the busy ones")
     parser.add_argument("--only", nargs="+", choices=[kind.name for kind in Kind], default=None)
     add_security(parser)
     add_settings(parser, "brokers'")
@@ -32,6 +33,7 @@ def main() -> int:
         seconds=arguments.seconds,
         seed=arguments.seed,
         rate=arguments.rate,
+        idle_partitions=arguments.idle_partitions,
         kinds=kinds,
         settings=settings_of(arguments),
         security=security_of(arguments),

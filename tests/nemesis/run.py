@@ -20,6 +20,7 @@ from typing import Any, Final
 from tests.compatibility.programs import JAVA, LIBRDKAFKA, REPOSITORY, Program
 from tests.nemesis.client_processes import ReaderProcess, Writer
 from tests.nemesis.faults import CUTS, Faults
+from tests.nemesis.idle_topic import IdleTopic
 from tests.nemesis.network import Network, reason_unavailable
 from tests.nemesis.plan import Kind, make_plan
 from tests.nemesis.replica_logs import first_difference, read_batches, read_numbers
@@ -65,6 +66,8 @@ class Options:
     kinds: Sequence[Kind] = tuple(Kind)
     settings: Mapping[str, str] = field(default_factory=dict)
     """The brokers' settings, in addition to `SETTINGS`."""
+    idle_partitions: int = 0
+    """Partitions of a further topic, in which nothing happens; its disks are judged as well."""
     security: NativeDoor | None = None
     """If set, brokers are closed to strangers, and show each other by this who they are."""
 
@@ -87,6 +90,7 @@ class Run:
             security=security,
         )
         self._faults = Faults(self._cluster, network, disk)
+        self._idle = IdleTopic(options.idle_partitions) if options.idle_partitions else None
         credentials = None if security is None else security.client_file
         self._writers = [
             Writer(number, program, topic, directory, credentials)
@@ -100,6 +104,8 @@ class Run:
             self._cluster.start()
             for topic, in_sync in TOPICS.items():
                 self._cluster.create_topic(topic, PARTITIONS, min_insync_replicas=in_sync)
+            if self._idle is not None:
+                self._idle.create(self._cluster)
             self._break_things(kinds)
             sent = self._end_clients()
             self._stop_brokers()
@@ -207,6 +213,9 @@ class Run:
                 ]
                 read = list(pairs(reads.get((topic, partition), array("q"))))
                 self._judge_partition(topic, partition, sent, acks, read)
+        if self._idle is not None:
+            replicas = {one: broker.data_dir for one, broker in self._cluster.brokers.items()}
+            self.verdict.problems += self._idle.problems(replicas)
         for broker_id, broker in self._cluster.brokers.items():
             self.verdict.problems += verify(broker_id, broker.data_dir)
 

@@ -265,8 +265,12 @@ class Cluster:
 
     def _admin(self) -> AdminClient:
         """A client to be kept until its answer is there: librdkafka ends with its last reference."""
+        return AdminClient(self.client_settings())
+
+    def client_settings(self) -> dict[str, Any]:
+        """The settings of a librdkafka client that may do anything."""
         security = {} if self._security is None else self._security.admin
-        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2, **security})
+        return {"bootstrap.servers": self.bootstrap, "log_level": 2, **security}
 
     def _is_whole(self, topic: str, partitions: int, replicas: int) -> bool:
         rows = self.leader_rows()
