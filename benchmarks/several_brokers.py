@@ -1,6 +1,7 @@
 """`python -m benchmarks.several_brokers`: one broker, two and four on this machine, each in a cluster of its own.
 
-One idempotent librdkafka producer writes to a topic with a partition for each broker, one replica, acks=all.
+One idempotent librdkafka producer writes to a topic with a partition for each broker, acks=all; with one replica, and with
+followers (`--replicas`, no more than brokers). A partition of a cluster of one is one partition's limit.
 Batches/s are limited by the processors that brokers, client and ZooKeeper share; the processor time that all
 brokers together take per batch says what more processors would allow.
 """
@@ -36,16 +37,19 @@ def cluster_of(brokers: int) -> Iterator[Cluster]:
         yield cluster
 
 
-def load_once(cluster: Cluster, batch_bytes: int, seconds: float) -> dict[str, float]:
+def load_once(
+    cluster: Cluster, replicas: int, batch_bytes: int, seconds: float
+) -> dict[str, float]:
     """Batches/s, and microseconds of all brokers per batch."""
     topic = next(_TOPICS)
-    cluster.create_topic(topic, len(cluster.brokers), replicas=1)
+    cluster.create_topic(topic, len(cluster.brokers), replicas=replicas)
     before = _processor_s(cluster)
     load = run_load(
         "throughput", cluster.bootstrap, topic, batch_bytes=batch_bytes, seconds=seconds, warm_up=1
     )
     took_s = _processor_s(cluster) - before
     rows = [row for (name, _), row in cluster.leader_rows().items() if name == topic]
+    assert all(len(row.replicas) == replicas for row in rows)
     assert len({row.leader for row in rows}) == len(cluster.brokers), "every broker leads one"
     cluster.delete_topic(topic)
     stored = sum(row.log_end_offset for row in rows)
@@ -60,21 +64,29 @@ def main() -> int:
     """Prints the median, the smallest and the largest figure for each number of brokers."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--brokers", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--replicas", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--batch-bytes", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3)
     arguments = parser.parse_args()
     with ExitStack() as stack:
-        clusters = [stack.enter_context(cluster_of(one)) for one in arguments.brokers]
+        clusters = {one: stack.enter_context(cluster_of(one)) for one in arguments.brokers}
+        shapes = [
+            (brokers, replicas)
+            for brokers in arguments.brokers
+            for replicas in arguments.replicas
+            if replicas <= brokers
+        ]
         loads = [
-            partial(load_once, one, arguments.batch_bytes, arguments.seconds) for one in clusters
+            partial(load_once, clusters[one], replicas, arguments.batch_bytes, arguments.seconds)
+            for one, replicas in shapes
         ]
         found = several_in_turn(arguments.rounds, loads)
-    for brokers, rounds in zip(arguments.brokers, found, strict=True):
+    for (brokers, replicas), rounds in zip(shapes, found, strict=True):
         for name in rounds[0]:
             values = [one[name] for one in rounds]
             print(
-                f"{brokers} brokers, {name:14} {statistics.median(values):9.1f}"
+                f"{brokers} brokers, {replicas} replicas, {name:14} {statistics.median(values):9.1f}"
                 f"  [{min(values):.1f} .. {max(values):.1f}]"
             )
     return 0

@@ -17,7 +17,8 @@ from echoless.pipeline.batches.batch_columns import header_columns, to_arrow
 from echoless.pipeline.batches.batch_walk import Walk, begins_batch, claimed_size, find_batch, walk
 from echoless.protocol.record_batch import HEADER_SIZE
 
-_BLOCK_BYTES: Final = 8 * 1024 * 1024
+_BLOCK_BYTES: Final = 1024 * 1024
+"""Bytes read at once: the checksums find in the processor what the walk has just read."""
 _SEARCH_BYTES: Final = 1024 * 1024
 _INCOMPLETE: Final = "the file ends inside the batch"
 
