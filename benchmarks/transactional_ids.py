@@ -31,6 +31,7 @@ import uvloop
 from benchmarks.producer_memory import resident_bytes
 from benchmarks.transactions import Brokers, Load, create, load
 from benchmarks.versus_kafka import KAFKA_JVM, resident_mb
+from echoless.broker.garbage import end_start
 from echoless.protocol.record_batch import read_header
 from echoless.protocol.records import Record, build_batch
 from echoless.protocol.state_records.transaction_records import (
@@ -200,6 +201,7 @@ def take_over(ids: Sequence[int]) -> None:
 
 
 async def _take_over(wanted: int) -> str:
+    end_start()
     one = Coordinating()
     for led in one.led:
         _fill(led, wanted // len(one.led))
@@ -211,7 +213,7 @@ async def _take_over(wanted: int) -> str:
         nonlocal longest_s
         while not is_over.is_set():
             begun_s = time.thread_time()
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
             longest_s = max(longest_s, time.thread_time() - begun_s)
 
     watching = asyncio.ensure_future(watch())

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
+from echoless.broker.garbage import RECORDS_FROZEN_FROM, Freezer
 from echoless.broker.network.turns import in_thread
 from echoless.broker.state_topics.leadership import Leadership
 from echoless.protocol.control_records import MarkerType, read_marker
@@ -27,6 +28,8 @@ from echoless.protocol.records import iterate_records
 
 logger = logging.getLogger(__name__)
 
+LOADED: Final = Freezer(RECORDS_FROZEN_FROM)
+"""Counts the records that were loaded, of all state topics: what is made of them lives long."""
 SLICE_BYTES: Final = 256 * 1024
 """Bytes of the log that are read and decoded at a time."""
 WARNINGS_MAX: Final = 20
@@ -56,8 +59,9 @@ async def load(leadership: Leadership, replayed: ReplayReceiver) -> int:
     log = partition.log
     end_offset, replay = log.log_end_offset, _Replay(partition.name, replayed)
     while (offset := max(replay.next_offset, log.log_start_offset)) < end_offset:
-        data = log.read(offset, SLICE_BYTES, end_offset)
+        data, count = log.read(offset, SLICE_BYTES, end_offset), replay.count
         await in_thread(partial(replay.apply_slice, data, offset))
+        LOADED.made(replay.count - count)
         leadership.check_held()
     replay.report()
     await _until_committed(leadership, end_offset)

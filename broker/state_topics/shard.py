@@ -29,7 +29,7 @@ from echoless.broker.state_topics.append_parts import AppendParts
 from echoless.broker.state_topics.appends import Appends
 from echoless.broker.state_topics.held_requests import Answered, HeldRequests
 from echoless.broker.state_topics.leadership import Leadership
-from echoless.broker.state_topics.loader import ReplayReceiver, load
+from echoless.broker.state_topics.loader import LOADED, ReplayReceiver, load
 from echoless.broker.state_topics.replies import AwaitedReply, Replies
 from echoless.broker.state_topics.shard_state import ShardState, Unserved
 from echoless.broker.state_topics.timers import Timers
@@ -135,6 +135,7 @@ class Shard(ABC, Generic[Core, Request, Answer]):
             coordinator = await in_thread(self.new_coordinator)
             count = await load(self._leadership, self.replayed(coordinator))
             await work_in_turns(map(self._perform, coordinator.start(self._now())))
+            LOADED.made(count)
             self._leadership.check_held()
         except Exception as error:  # noqa: BLE001 - it would be loading for ever
             self._not_loaded(error)

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from echoless.coordinators.transactions.effects import SendMarkers
-from echoless.coordinators.transactions.events import MarkerAnswered, PartitionDeleted
+from echoless.coordinators.transactions.events import (
+    MarkerAnswered,
+    MarkersWritten,
+    PartitionDeleted,
+)
+from echoless.protocol.errors import ErrorCode
 from echoless.protocol.native.transactions import MarkerCodes, TransactionMarker
 from echoless.protocol.state_records.transaction_records import TransactionPartition
 
@@ -20,7 +25,10 @@ class MarkerShard(Protocol):
         """Whether it has ended, so that another coordinator sends what is missing."""
 
     def marker_answered(self, transactional_id: str, answered: MarkerAnswered) -> None:
-        """Notes a leader's answer."""
+        """Notes that a leader contradicts a marker."""
+
+    def markers_written(self, transactional_id: str, written: MarkersWritten) -> None:
+        """Notes markers that a leader has written."""
 
     def partition_deleted(self, transactional_id: str, deleted: PartitionDeleted) -> None:
         """Notes that a partition needs no marker."""
@@ -57,9 +65,9 @@ class PendingMarker:
     attempts: int = 0
     """Attempts that have failed."""
 
-    def answered(self) -> MarkerAnswered:
-        """The event for a marker that is in."""
-        return MarkerAnswered(self.markers.producer_id, self.markers.number, self.partition)
+    def contradicted(self, code: ErrorCode) -> MarkerAnswered:
+        """The event for a marker that a leader contradicts."""
+        return MarkerAnswered(self.markers.producer_id, self.markers.number, self.partition, code)
 
     def deleted(self) -> PartitionDeleted:
         """The event for a partition that is gone."""
@@ -74,6 +82,13 @@ def gathered(pending: Iterable[PendingMarker]) -> list[list[PendingMarker]]:
         key = id(source.shard), source.transactional_id, markers.producer_id, markers.number
         found.setdefault(key, []).append(one)
     return list(found.values())
+
+
+def written(of_one: Sequence[PendingMarker]) -> MarkersWritten:
+    """The event for markers of one transaction that are in."""
+    markers = of_one[0].markers
+    partitions = frozenset([one.partition for one in of_one])
+    return MarkersWritten(markers.producer_id, markers.number, partitions)
 
 
 def to_marker(of_one: Sequence[PendingMarker]) -> TransactionMarker:

@@ -25,6 +25,7 @@ from echoless.broker.transactions.marker_queue import (
     PendingMarker,
     gathered,
     to_marker,
+    written,
 )
 from echoless.broker.transactions.partition_leaders import UNKNOWN_TOPIC, PartitionLeaders
 from echoless.broker.tree.node_tree import CoordinationError
@@ -156,28 +157,34 @@ class MarkerSender:
                 self._wait(pending)
             return
         for of_one, its_codes in zip(transactions, codes, strict=True):
-            for pending, code in zip(of_one, its_codes, strict=True):
-                self._answered(broker_id, pending, code)
+            self._answered(broker_id, of_one, its_codes)
 
-    def _answered(self, broker_id: int, pending: PendingMarker, code: ErrorCode) -> None:
-        source, answered = pending.source, pending.answered()
-        if code is ErrorCode.NONE:
-            self._missing.pop(pending, None)
-            source.shard.marker_answered(source.transactional_id, answered)
-            return
-        if code in _CONTRADICTED:
-            self._contradicted = pending
-            event = answered._replace(error_code=code)
-            source.shard.marker_answered(source.transactional_id, event)
-            if self._contradicted is not None:  # it is not sent again
-                self._contradicted = None
+    def _answered(
+        self, broker_id: int, of_one: Sequence[PendingMarker], codes: Sequence[ErrorCode]
+    ) -> None:
+        """Deals with the codes for markers of one transaction: those that are in are one event, however many they are."""
+        source, are_in = of_one[0].source, list[PendingMarker]()
+        for pending, code in zip(of_one, codes, strict=True):
+            if code is ErrorCode.NONE:
                 self._missing.pop(pending, None)
-            return
-        name = f"{pending.partition.topic}-{pending.partition.partition}"
-        text = "broker %d has not taken the transaction marker of %r for %s yet: %s"
-        what = (broker_id, source.transactional_id, name, code.name)
-        limited.log(logging.INFO, name, text, *what)
-        self._wait(pending)
+                are_in.append(pending)
+            elif code in _CONTRADICTED:
+                self._notify_of_contradicted(pending, code)
+            else:
+                name = f"{pending.partition.topic}-{pending.partition.partition}"
+                text = "broker %d has not taken the transaction marker of %r for %s yet: %s"
+                what = (broker_id, source.transactional_id, name, code.name)
+                limited.log(logging.INFO, name, text, *what)
+                self._wait(pending)
+        if are_in:
+            source.shard.markers_written(source.transactional_id, written(are_in))
+
+    def _notify_of_contradicted(self, pending: PendingMarker, code: ErrorCode) -> None:
+        source, self._contradicted = pending.source, pending
+        source.shard.marker_answered(source.transactional_id, pending.contradicted(code))
+        if self._contradicted is not None:  # it is not sent again
+            self._contradicted = None
+            self._missing.pop(pending, None)
 
     # --- deleted topics ---
 

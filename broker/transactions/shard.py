@@ -29,7 +29,11 @@ from echoless.coordinators.transactions.coordinator import (
     TransactionCoordinator,
 )
 from echoless.coordinators.transactions.effects import CloseConnection
-from echoless.coordinators.transactions.events import MarkerAnswered, PartitionDeleted
+from echoless.coordinators.transactions.events import (
+    MarkerAnswered,
+    MarkersWritten,
+    PartitionDeleted,
+)
 from echoless.coordinators.transactions.joins import verified
 from echoless.coordinators.transactions.requests import VerifyPartitions
 from echoless.protocol.errors import ErrorCode, KafkaError
@@ -141,8 +145,12 @@ class TransactionShard(Shard["TransactionCoordinator", IdRequest, TransactionAns
         return self.state in (ShardState.LOST, ShardState.FAILED)
 
     def marker_answered(self, transactional_id: str, answered: MarkerAnswered) -> None:
-        """Notes a leader's answer."""
+        """Notes that a leader contradicts a marker."""
         self.deliver(MarkerOutcome(transactional_id, answered))
+
+    def markers_written(self, transactional_id: str, written: MarkersWritten) -> None:
+        """Notes markers that a leader has written."""
+        self.deliver(MarkerOutcome(transactional_id, written))
 
     def partition_deleted(self, transactional_id: str, deleted: PartitionDeleted) -> None:
         """Notes that a partition needs no marker."""

@@ -112,14 +112,12 @@ class GroupCoordinator:
         self._store.durable.end_transaction(producer_id, is_commit=is_commit)
 
     def start(self, now: Now) -> Iterator[Effects]:
-        """Begin after the replay: what follows for one group after the other. Run to the end before any `step`.
+        """Begin after the replay, a step for each group. Run to the end before any `step`.
 
         Raises `DecodeError` if the records of a group contradict each other.
         """
         for group_id in list(self._store.durable.groups):
-            effects = self._load(group_id, now)
-            if effects:
-                yield effects
+            yield self._load(group_id, now)
 
     def _load(self, group_id: str, now: Now) -> Effects:
         """Serve a group from what is durable of it; one without members when it is asked about."""

@@ -44,6 +44,7 @@ from echoless.coordinators.transactions.effects import (
 from echoless.coordinators.transactions.events import (
     ExpiryCheck,
     MarkerAnswered,
+    MarkersWritten,
     PartitionDeleted,
     TransactionEvent,
     TransactionNotStored,
@@ -84,10 +85,10 @@ class IdTimer(NamedTuple):
 
 
 class MarkerOutcome(NamedTuple):
-    """The outcome of a marker of an id."""
+    """The outcome of one or more markers of an id."""
 
     transactional_id: str
-    outcome: MarkerAnswered | PartitionDeleted
+    outcome: MarkerAnswered | MarkersWritten | PartitionDeleted
 
 
 class ProducerIdsGiven(NamedTuple):
@@ -177,12 +178,11 @@ class TransactionCoordinator:
         return None
 
     def start(self, now: Now) -> Iterator[list[CoordinatorEffect]]:
-        """Begin after the replay, one id after the other. Run to the end before any `step`."""
+        """Begin after the replay, a step for each id. Run to the end before any `step`."""
         yield [*self._supplied(), SetTimer(EXPIRY, now.monotonic_ms + _EXPIRY_INTERVAL_MS)]
         for transactional_id, value in self._replayed.items():
             self._ids[transactional_id], effects = load(value, now)
-            if effects:
-                yield self._performed(transactional_id, effects)
+            yield self._performed(transactional_id, effects)
         self._replayed = {}
 
     # --- serving

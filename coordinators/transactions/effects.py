@@ -24,7 +24,7 @@ class StoreTransaction(NamedTuple):
 
 
 class SendMarkers(NamedTuple):
-    """Have the leaders of these partitions append a marker; a `MarkerAnswered` follows for each."""
+    """Have the leaders of these partitions append a marker; a `MarkerAnswered` or `MarkersWritten` follows for each."""
 
     producer_id: int
     producer_epoch: int

@@ -34,6 +34,14 @@ class MarkerAnswered(NamedTuple):
     error_code: ErrorCode = ErrorCode.NONE
 
 
+class MarkersWritten(NamedTuple):
+    """A leader has written the marker of this transaction in all of these partitions."""
+
+    producer_id: int
+    number: int
+    partitions: frozenset[TransactionPartition]
+
+
 class PartitionDeleted(NamedTuple):
     """The topic id of a partition is gone from the tree: no marker is needed. A missing leader is no proof of it."""
 
@@ -52,6 +60,7 @@ TransactionEvent = (
     | TransactionStored
     | TransactionNotStored
     | MarkerAnswered
+    | MarkersWritten
     | PartitionDeleted
     | TimerFired[TransactionTimer]
     | ExpiryCheck

@@ -35,6 +35,7 @@ from echoless.coordinators.transactions.ends import decide_end
 from echoless.coordinators.transactions.events import (
     ExpiryCheck,
     MarkerAnswered,
+    MarkersWritten,
     PartitionDeleted,
     TransactionEvent,
     TransactionNotStored,
@@ -100,6 +101,8 @@ def _process(
             return _not_stored(state, event, now, given)
         case MarkerAnswered():
             return _marker_answered(state, event, now)
+        case MarkersWritten():
+            return _markers_written(state, event, now)
         case PartitionDeleted():
             return _partition_deleted(state, event, now)
         case TimerFired(key):
@@ -258,7 +261,7 @@ def _marker_answered(state: TransactionalIdState, event: MarkerAnswered, now: No
     if value is None:
         return state, []
     if event.error_code is ErrorCode.NONE:
-        return _marked(state, event.partition, now)
+        return _marked(state, frozenset({event.partition}), now)
     effects: TransactionEffects = []
     if event.error_code in _FATAL_TO_MARKERS:
         place = f"{event.partition.topic}-{event.partition.partition}"
@@ -271,6 +274,14 @@ def _marker_answered(state: TransactionalIdState, event: MarkerAnswered, now: No
         )
     effects.append(_markers(value, frozenset({event.partition}), is_retry=True))
     return state, effects
+
+
+def _markers_written(state: TransactionalIdState, event: MarkersWritten, now: Now) -> Stepped:
+    value = state.value
+    if value is None or (value.producer_id, value.number) != event[:2]:
+        return state, []
+    written = event.partitions & state.unmarked
+    return _marked(state, written, now) if written else (state, [])
 
 
 _FATAL_TO_MARKERS = (
@@ -287,7 +298,7 @@ def _partition_deleted(state: TransactionalIdState, event: PartitionDeleted, now
         f"{event.partition.topic}-{event.partition.partition} gets no marker of transaction "
         f"{event.number}: its topic was deleted"
     )
-    marked, effects = _marked(state, event.partition, now)
+    marked, effects = _marked(state, frozenset({event.partition}), now)
     return marked, [LogLine(line), *effects]
 
 
@@ -301,8 +312,10 @@ def _awaiting(
     return value if (value.producer_id, value.number) == event[:2] else None
 
 
-def _marked(state: TransactionalIdState, partition: TransactionPartition, now: Now) -> Stepped:
-    state = state._replace(unmarked=state.unmarked - {partition})
+def _marked(
+    state: TransactionalIdState, partitions: frozenset[TransactionPartition], now: Now
+) -> Stepped:
+    state = state._replace(unmarked=state.unmarked - partitions)
     return (state, []) if state.unmarked else _complete(state, now)
 
 

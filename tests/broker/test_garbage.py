@@ -37,6 +37,8 @@ def test_many_new_partitions_are_frozen_and_few_are_not() -> None:
     gc.unfreeze()
     freezer.made(FROZEN_FROM - 1)
     assert gc.get_freeze_count() == 0
+    Freezer(3).made(3)
+    assert gc.get_freeze_count() > 0
 
 
 @pytest.mark.slow

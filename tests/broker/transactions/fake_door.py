@@ -8,6 +8,7 @@ from typing import Any
 
 from echoless.broker.transactions.partition_leaders import UNKNOWN_TOPIC
 from echoless.broker.tree.node_tree import ConnectionLostError
+from echoless.coordinators.transactions.events import MarkerAnswered, MarkersWritten
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.native.transactions import MarkerCodes, TransactionMarker
 from echoless.protocol.state_records.transaction_records import TransactionPartition
@@ -84,6 +85,11 @@ class FakeShard:
         self.outcomes.append((transactional_id, answered))
         if answered.error_code and self.sends_again is not None:
             self.sends_again(answered.partition.partition, is_retry=True)
+
+    def markers_written(self, transactional_id: str, written: MarkersWritten) -> None:
+        for partition in written.partitions:
+            answered = MarkerAnswered(written.producer_id, written.number, partition)
+            self.outcomes.append((transactional_id, answered))
 
     def partition_deleted(self, transactional_id: str, deleted: Any) -> None:
         self.outcomes.append((transactional_id, deleted))

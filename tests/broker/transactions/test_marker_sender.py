@@ -14,7 +14,11 @@ from echoless.broker.transactions import marker_sender
 from echoless.broker.transactions.marker_queue import MarkerSource
 from echoless.broker.transactions.marker_sender import MarkerSender
 from echoless.coordinators.transactions.effects import SendMarkers
-from echoless.coordinators.transactions.events import MarkerAnswered, PartitionDeleted
+from echoless.coordinators.transactions.events import (
+    MarkerAnswered,
+    MarkersWritten,
+    PartitionDeleted,
+)
 from echoless.protocol.errors import ErrorCode
 from tests.broker.transactions.fake_door import FakeDoor, FakeLeaders, FakeShard, place
 from tests.broker.until import until
@@ -65,6 +69,15 @@ async def test_markers_of_one_turn_are_one_request_to_each_broker(one: Sending) 
     assert marker[:7] == (7, 5, 1, True, 3, 9, 2)
     assert marker.partitions == (place(2),)
     assert len(one.sender) == 0
+
+
+async def test_the_markers_of_a_large_transaction_are_one_event(one: Sending) -> None:
+    """An event for each would look at all that are missing, for each."""
+    events: list[MarkersWritten] = []
+    one.shard.markers_written = lambda _, written: events.append(written)  # type: ignore[method-assign]
+    one.send(*range(300))
+    await until(lambda: events)
+    assert events == [MarkersWritten(7, 1, frozenset(map(place, range(300))))]
 
 
 async def test_what_comes_while_a_request_is_under_way_does_not_wait_for_it(one: Sending) -> None:

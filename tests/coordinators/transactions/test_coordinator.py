@@ -128,6 +128,15 @@ def test_the_log_is_replayed():
     assert core["t"] == stored("O", 7, 6, -1, A)
 
 
+def test_the_beginning_of_many_idle_ids_takes_many_steps():
+    """So that their shard can serve others in between, although nothing follows from them."""
+    core = TransactionCoordinator(TransactionConfig())
+    for number in range(50):
+        core.apply(write_transaction_key(str(number)), write_transaction_value(stored("E")))
+    assert sum(1 for _ in core.start(Now(0, WALL_MS))) >= 50
+    assert len(core) == 50
+
+
 def test_a_record_that_cannot_be_read_is_named():
     """The id it is about is out of date, so the partition is not served."""
     core = TransactionCoordinator(TransactionConfig())

@@ -6,7 +6,12 @@ import pytest
 
 from echoless.coordinators.events import TimerFired
 from echoless.coordinators.transactions.effects import TIMEOUT
-from echoless.coordinators.transactions.events import ExpiryCheck, MarkerAnswered, PartitionDeleted
+from echoless.coordinators.transactions.events import (
+    ExpiryCheck,
+    MarkerAnswered,
+    MarkersWritten,
+    PartitionDeleted,
+)
 from echoless.coordinators.transactions.requests import AddPartitions, EndTransaction
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.state_records.transaction_records import TransactionEnd
@@ -337,6 +342,22 @@ def test_vector_59_a_marker_that_a_leader_contradicts_is_reported(code: ErrorCod
     shell.happen(MarkerAnswered(7, 1, A, code))
     assert shell.markers[-1].is_retry
     assert f"t-0 refuses the marker of producer 7 epoch 5 with {code.name}" in shell.lines[0]
+
+
+def test_markers_that_are_written_together_are_one_event():
+    """Only those of this transaction count, and only where one is missing."""
+    shell = Shell(stored("O", 7, 5, -1, A, B))
+    shell.holds_markers = True
+    shell.commit()
+    for late in (MarkersWritten(7, 2, frozenset({A})), MarkersWritten(8, 1, frozenset({A}))):
+        shell.happen(late)
+    assert shell.state.unmarked == {A, B}
+    shell.happen(MarkersWritten(7, 1, frozenset({A})))
+    assert (shell.state.unmarked, shell.shown) == ({B}, ("PC*", 7, 5, -1))
+    shell.happen(MarkersWritten(7, 1, frozenset({A, B})))
+    assert shell.shown == ("CC", 7, 5, -1)
+    shell.happen(MarkersWritten(7, 1, frozenset({A, B})))
+    assert shell.shown == ("CC", 7, 5, -1)
 
 
 def test_a_late_answer_of_a_marker_does_not_count_for_the_next_transaction():
