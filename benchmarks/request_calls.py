@@ -25,11 +25,11 @@ from tests.support.in_process import Running, in_process
 
 RECORDED: Final = {
     "produce-1k": 91,
-    "produce-16k": 105,
-    "produce-1k-of-4": 298,
-    "native-1k": 88,
-    "fetch-1k": 76,
-    "fetch-idle": 205,
+    "produce-16k": 108,
+    "produce-1k-of-4": 300,
+    "native-1k": 90,
+    "fetch-1k": 78,
+    "fetch-idle": 207,
     "offset-commit": 333,
     "commit produce-1k": 163,
     "commit produce-1k-of-4": 385,
