@@ -14,8 +14,8 @@ from echoless.broker.faults.fields import RuleError
 from echoless.broker.faults.groups_named import groups_of
 from echoless.broker.faults.rule import read_rules
 from echoless.client.cluster import Cluster, parse_addresses
+from echoless.client.coordinator import Coordinator
 from echoless.client.copier.positions import CommittedPosition, Positions
-from echoless.client.groups.coordinator import Coordinator
 from echoless.client.groups.member import Generation, GroupMember, MemberSettings
 from tests.broker.faults.lab import Lab
 

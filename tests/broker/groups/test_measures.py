@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from echoless.client.cluster import Cluster, parse_addresses
+from echoless.client.coordinator import Coordinator
 from echoless.client.copier.positions import CommittedPosition, Positions
-from echoless.client.groups.coordinator import Coordinator
 from echoless.client.groups.errors import GenerationOverError
 from echoless.client.groups.member import GroupMember, MemberSettings
 from echoless.coordinators.groups.answers import CommittedOffset
