@@ -69,6 +69,8 @@ def own_step_text(event: Event) -> str:
             return f"{name}: {event['result']} is complete"
         case "time_out" | "fence":
             return f"{name}: aborted by its coordinator, {event['reason']}"
+        case "refuse" if not event["error"]:
+            return f"{name}: request without effect, {event['reason']}"
         case _:
             code = ErrorCode[event["error"]].value if event["error"] else ""
             return f"{name}: refused, {code} {event['error']}, {places}".rstrip(", ")

@@ -14,6 +14,7 @@ from echoless.coordinators.transactions.requests import (
     AddPartitions,
     EndTransaction,
     InitTransactionalId,
+    VerifyPartitions,
 )
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.state_records.transaction_records import (
@@ -25,6 +26,7 @@ from echoless.protocol.state_records.transaction_records import (
 
 if TYPE_CHECKING:
     from echoless.coordinators.transactions.answers import TransactionAnswer
+    from echoless.coordinators.transactions.coordinator import IdRequest
 
 
 _BY_ITSELF: Final = {
@@ -85,3 +87,13 @@ def own_step(
         now_ms, TransactionStepName.COMPLETE, identity, before.partitions, result=result
     )
     return made._replace(transactional_id=transactional_id)
+
+
+def overtaken_step(asked: IdRequest, now_ms: int) -> TransactionStep:
+    """The refusal of a request that came on an older connection than its session's newest: its connection is closed."""
+    request = asked.request
+    assert not isinstance(request, InitTransactionalId | VerifyPartitions)
+    reason = "it came on an older connection than the newest of its session"
+    identity = request.producer_id, request.producer_epoch
+    made = new_step(now_ms, TransactionStepName.REFUSE, identity, (), reason=reason)
+    return made._replace(transactional_id=asked.transactional_id)

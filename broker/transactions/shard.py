@@ -16,7 +16,7 @@ from echoless.broker.state_topics.shard import Shard
 from echoless.broker.state_topics.shard_state import ShardState
 from echoless.broker.transactions.leaders_question import answered_to_leader
 from echoless.broker.transactions.marker_queue import MarkerSource
-from echoless.broker.transactions.noted import own_step
+from echoless.broker.transactions.noted import overtaken_step, own_step
 from echoless.coordinators.events import AppendCommitted
 from echoless.coordinators.transactions.answers import TransactionAnswer
 from echoless.coordinators.transactions.coordinator import (
@@ -126,6 +126,7 @@ class TransactionShard(Shard["TransactionCoordinator", IdRequest, TransactionAns
             case CloseConnection(reply_id):
                 awaited = self._replies.take(reply_id)
                 if awaited is not None:
+                    self._shared.note(overtaken_step(awaited.request, self.parts.wall_ms()))
                     awaited.fail(_overtaken(awaited.request))
             case NeedProducerIds(wanted):
                 self.begin(self._supply(wanted), "getting producer ids")

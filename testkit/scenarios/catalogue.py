@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from echoless.testkit.scenarios import crashes, groups, identity, pipelining, security
+from echoless.testkit.scenarios import (
+    crashes,
+    groups,
+    identity,
+    pipelining,
+    security,
+    transactions,
+)
 
 _ORDER: Final = (
     *("success", "missing-acknowledgements", "missing-record-batch", "window-missed"),
@@ -14,6 +21,9 @@ _ORDER: Final = (
     *("right-revoked", "session-expired", "stolen-producer-id", "bound-producer-id"),
     *("copier-restarted", "two-copiers", "coordinator-killed", "assignment-lost"),
     "static-member-restarted",
+    *("commit-answer-lost", "killed-before-the-decision", "killed-after-the-decision"),
+    *("zombie-transaction", "transaction-timed-out", "delayed-end"),
+    *("marker-delayed", "both-isolations", "offsets-in-a-transaction"),
 )
 _ALL: Final = {
     scenario.name: scenario
@@ -23,6 +33,7 @@ _ALL: Final = {
         *crashes.SCENARIOS,
         *security.SCENARIOS,
         *groups.SCENARIOS,
+        *transactions.SCENARIOS,
     )
 }
 SCENARIOS: Final = {name: _ALL[name] for name in _ORDER}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from echoless.testkit.clients.programs import PROGRAMS
-from echoless.testkit.scenarios import groups
+from echoless.testkit.scenarios import groups, transactions
 from echoless.testkit.scenarios.scenario import Scenario
 from echoless.testkit.scenarios.verdict import Outcome
 
@@ -48,6 +48,11 @@ NO_PART: Final[dict[tuple[str, str], str]] = {
             name,
         ): "the copiers are the clients; who has written their input is the same"
         for scenario in groups.SCENARIOS
+        for name in PROGRAMS
+    },
+    **{
+        (scenario.name, name): "its producers and readers are librdkafka's, whoever plays"
+        for scenario in transactions.SCENARIOS
         for name in PROGRAMS
     },
 }

@@ -68,5 +68,8 @@ def about(events: Iterable[Event], topics: set[str]) -> list[Event]:
 def _is_about(event: Event, topics: set[str]) -> bool:
     if "topic" in event:
         return event["topic"] in topics
+    about = event.get("transactional_id") or event.get("about")
+    if about:
+        return str(about).startswith(tuple(topics))
     batches = event.get("batches")
     return not batches or any(batch["topic"] in topics for batch in batches)

@@ -91,6 +91,9 @@ async def test_a_late_end_of_a_transaction_does_not_end_the_next(
     with pytest.raises(ConnectionEndedError):
         await end(old, identity)
     assert stable(running) == (2, 3)
+    refused = running.broker.decisions.latest_transactions(1)[0]
+    assert (refused.step, refused.transactional_id, refused.error_code) == ("refuse", ID, OK)
+    assert refused.reason == "it came on an older connection than the newest of its session"
     assert (await end(new, identity, is_commit=False)).error_code == OK
     await until(lambda: stable(running) == (4, 4))
     ended = running.broker.partitions["t", 0].log.aborted_transactions(0, 4)
