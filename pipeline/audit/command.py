@@ -18,7 +18,7 @@ from echoless.pipeline.audit.log_checkpoints import LogCheckpoints, read_checkpo
 from echoless.pipeline.audit.report import ReportFacts, write_report
 from echoless.pipeline.audit.verdict import show_verdict
 from echoless.pipeline.batches.data_directory import NotADataDirectoryError
-from echoless.pipeline.security import checked, file_options
+from echoless.pipeline.security_arguments import checked, file_options
 from echoless.pipeline.session import open_session
 
 _PROBLEMS_FOUND: Final = 1

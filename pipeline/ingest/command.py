@@ -19,7 +19,7 @@ from echoless.pipeline.ingest.settings import (
     SPLIT_BYTES_DEFAULT,
     IngestSettings,
 )
-from echoless.pipeline.security import file_options, refuse_secrets
+from echoless.pipeline.security_arguments import file_options, refuse_secrets
 from echoless.pipeline.session import open_session
 from echoless.pipeline.streaming.figures import StreamFigures
 from echoless.pipeline.streaming.job import Job, fail, pairs

@@ -17,7 +17,8 @@ from echoless.pipeline.mirror.clusters import TargetTopics
 from echoless.pipeline.mirror.copying import MirrorTarget, copy_with_group, copy_with_spark
 from echoless.pipeline.mirror.group_mirror import GROUP_BATCH_RECORDS_DEFAULT, GroupMirrorPlan
 from echoless.pipeline.mirror.mirror import BATCH_RECORDS_DEFAULT, MirrorPlan
-from echoless.pipeline.security import checked, file_options, is_security_option, refuse_secrets
+from echoless.pipeline.security import is_security_option
+from echoless.pipeline.security_arguments import checked, file_options, refuse_secrets
 from echoless.pipeline.streaming.job import pairs
 from echoless.pipeline.streaming.locations import resolve_location
 
