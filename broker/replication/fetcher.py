@@ -145,12 +145,14 @@ class Fetcher:
                 self._context.on_failure(error)
                 return
 
-    def _new_session(self) -> LeaderSession:
-        return LeaderSession(next(self._session_numbers))
+    def _new_session(self, *, replaces: bool = False) -> LeaderSession:
+        return LeaderSession(next(self._session_numbers), replaces=replaces)
 
     def _begin_anew(self) -> None:
         """Opens a session with the next message, in which all partitions are named."""
-        self._session = self._new_session()
+        before, address = self._session, self._context.address_of(self.leader_id)
+        has_rows = before is not None and before.may_have_rows and address is not None
+        self._session = self._new_session(replaces=has_rows)
         self._followed.ask_all()
 
     @property

@@ -1,7 +1,8 @@
 """The follower's side of a session: which rows the leader has, and the next message.
 
 A session lasts as long as every message of it is answered. After anything else the next one is opened, in which all
-partitions are named anew; so what a follower said, and did not take back, is what it says.
+partitions are named anew; so what a follower said, and did not take back, is what it says. It is opened even if there is
+nothing to name any more: what was to be forgotten may have been lost on its way.
 
 The leader's side is `broker/native/replica_session.py`, which explains the rows.
 """
@@ -26,10 +27,13 @@ from echoless.protocol.native.replication import ReplicaFetched
 class LeaderSession:
     """One session with one leader."""
 
-    def __init__(self, number: int) -> None:
-        """`number` is higher than that of every earlier session."""
+    def __init__(self, number: int, *, replaces: bool = False) -> None:
+        """`number` is higher than that of every earlier session, of one of which the leader may have rows if `replaces`."""
         self.number = number
         self._epoch = 0
+        self._replaces = replaces
+        self._is_asking = False
+        """Whether a message has no answer yet."""
         self._next_numbers = itertools.count()
         self._numbers: dict[Follower, int] = {}
         self._rows: dict[int, Follower] = {}
@@ -39,7 +43,12 @@ class LeaderSession:
     @property
     def is_needed(self) -> bool:
         """Whether the leader has anything to wait for, or to forget."""
-        return bool(self._rows or self._forgotten)
+        return bool(self._rows or self._forgotten) or self._replaces
+
+    @property
+    def may_have_rows(self) -> bool:
+        """Whether the leader may have rows of it, or of the session that it replaces."""
+        return self._is_asking or self.is_needed
 
     def forget(self, follower: Follower) -> None:
         """Has the leader forget what this follower said."""
@@ -79,6 +88,7 @@ class LeaderSession:
             forgotten=forgotten,
         )
         self._epoch += 1
+        self._is_asking = True
         return message
 
     def read_answer(
@@ -88,6 +98,7 @@ class LeaderSession:
         rows = read_session_answer(answer, self.number)
         if rows is None:
             return None
+        self._is_asking = self._replaces = False
         found = []
         for number, fetched in rows:
             follower = self._rows.get(number)

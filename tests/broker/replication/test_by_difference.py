@@ -115,6 +115,21 @@ def test_the_end_of_a_session_takes_nothing_back() -> None:
         assert both.states[0].isr == (1, 2)
 
 
+def test_what_is_not_followed_any_more_is_forgotten_though_the_message_is_lost() -> None:
+    """A leader keeps no row of a partition that moved away while its follower could not say so."""
+    with brokers(partitions=1) as both:
+        both.append(0)
+        both.run(1)
+        both.is_cut = True
+        both.run(1)  # the fetch under way has ended
+        both.move(0)
+        both.run(1)
+        both.is_cut = False
+        both.run(SETTLES_S)
+        assert both.is_level() == []
+        assert not both.sides[2].fetchers._by_leader[1]._has_work
+
+
 def test_silence_in_a_doubt_is_excused() -> None:
     """The leader was paused, say: the first append after it finds followers in time that it could not hear."""
     with brokers(partitions=1) as both:
