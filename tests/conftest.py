@@ -14,7 +14,7 @@ import pytest
 import uvloop
 
 from echoless.broker import limited_log
-from tests.support import open_descriptors
+from tests.support import open_descriptors, quick_jvm
 from tests.support.apache_kafka import ApacheKafka, KafkaVersion
 from tests.support.echoless import SOURCES, Echoless
 from tests.support.fresh_seed import seed_line
@@ -30,6 +30,7 @@ hypothesis.settings.register_profile("echoless", deadline=None)
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=20)
 """`make check` runs with this one; `make test` with the other, and its 100 examples."""
 hypothesis.settings.load_profile("echoless")
+quick_jvm.quicken_spark()
 
 _HEAVY = ("spark", "cluster", "crash", "kafka", "clients", "browser")
 """Markers of tests that start servers."""

@@ -14,15 +14,17 @@ import functools
 import importlib
 import os
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.support.apache_kafka import KafkaVersion
+from tests.support import quick_jvm
+from tests.support.apache_kafka import ApacheKafka, KafkaVersion
 from tests.support.tool import Tool, ToolError, debian_program, run
-from tests.support.zookeeper import ZooKeeperVersion
+from tests.support.zookeeper import ZooKeeper, ZooKeeperVersion
 
 _MAVEN = Path(__file__).parent / "support" / "maven"
 _FURTHER_TOOLS = ("applications", "compatibility", "console", "pipeline", "testkit", "upgrade")
@@ -54,6 +56,31 @@ def _fetch_spark_kafka_jars() -> None:
         fetch_jars()
     except ConnectorError as error:
         raise ToolError(str(error)) from error
+
+
+def _classes_of_kafka(version: KafkaVersion, needed: str) -> Tool:
+    def train() -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            kafka = ApacheKafka(Path(directory), version=version)
+            kafka.start()
+            kafka.process.terminate(quick_jvm.TRAINING_S)
+
+    return version.class_archive.tool(train, needed)
+
+
+def _classes_of_zookeeper() -> Tool:
+    def train() -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            zookeeper = ZooKeeper(Path(directory))
+            zookeeper.start()
+            zookeeper.process.terminate(quick_jvm.TRAINING_S)
+
+    return ZooKeeperVersion.V3_9.class_archive.tool(train, "zookeeper")
+
+
+def _classes_of_spark() -> list[Tool]:
+    archive = quick_jvm.spark_archive()
+    return [] if archive is None else [archive.tool(quick_jvm.train_spark, "java")]
 
 
 def _copy_jars(pom: Path, directory: Path) -> None:
@@ -117,7 +144,13 @@ _TOOLS_OF_MARKER: Final = {"cluster": ("java", "zookeeper")}
 @functools.cache
 def tools() -> dict[str, Tool]:
     """Every tool by name, each after those that it needs."""
-    found = list(_OWN_TOOLS)
+    found = [
+        *_OWN_TOOLS,
+        _classes_of_kafka(KafkaVersion.V3_9, "kafka"),
+        _classes_of_kafka(KafkaVersion.V4, "kafka-4"),
+        _classes_of_zookeeper(),
+        *_classes_of_spark(),
+    ]
     for folder in _FURTHER_TOOLS:
         if (Path(__file__).parent / folder / "tools.py").exists():
             found += importlib.import_module(f"tests.{folder}.tools").TOOLS

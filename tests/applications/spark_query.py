@@ -29,10 +29,7 @@ QUERIES: Final = (NAMED, PATTERN, MEMBER)
 HELD_BATCH: Final = 1
 _DEPRECATED: Final = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
 _RECORDS_PER_BATCH: Final = 100
-_SMALL: Final = {
-    "spark.driver.memory": "512m",
-    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-}
+_SMALL: Final = {"spark.driver.memory": "512m"}
 _LOOK_S: Final = 1
 
 

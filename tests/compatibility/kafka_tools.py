@@ -9,9 +9,9 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.support import apache_kafka
+from tests.support import apache_kafka, quick_jvm
 
-_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+_JVM = ("-Xmx256m", *quick_jvm.BASE)
 _TIMEOUT_S = 60
 _SHOWN = 2000
 
@@ -38,8 +38,9 @@ def refused_tool(main_class: str, *arguments: str) -> str:
 def _done(
     main_class: str, arguments: Sequence[str], lines: Sequence[str], jars: Path
 ) -> subprocess.CompletedProcess[str]:
+    archived = [v.class_archive.options() for v in apache_kafka.KafkaVersion if v.jars == jars]
     return subprocess.run(
-        ["java", *_JVM, "-cp", f"{jars}/*", main_class, *arguments],
+        ["java", *_JVM, *sum(archived, ()), "-cp", f"{jars}/*", main_class, *arguments],
         input="".join(f"{line}\n" for line in lines),
         capture_output=True,
         text=True,

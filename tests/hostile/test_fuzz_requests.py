@@ -29,7 +29,7 @@ def test_hostile_requests_harm_no_one(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_a_minute_of_hostile_requests_harms_no_one(tmp_path: Path):
+def test_half_a_minute_of_hostile_requests_harms_no_one(tmp_path: Path):
     """The same as above, with requests that are new with each commit."""
     seed = fresh_seed()
-    assert_harmless(fuzz(tmp_path, seed, seconds=60.0), seed)
+    assert_harmless(fuzz(tmp_path, seed, seconds=30.0), seed)

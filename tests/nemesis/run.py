@@ -8,6 +8,7 @@ their files.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import subprocess
 import sys
 import threading
@@ -68,6 +69,8 @@ class Options:
     """The brokers' settings, in addition to `SETTINGS`."""
     idle_partitions: int = 0
     """Partitions of a further topic, in which nothing happens; its disks are judged as well."""
+    steps: int | None = None
+    """The number of faults, if these `seconds` are enough for them; None: as many as there is time for."""
     security: NativeDoor | None = None
     """If set, brokers are closed to strangers, and show each other by this who they are."""
 
@@ -136,7 +139,8 @@ class Run:
                 session_timeout_s=SESSION_TIMEOUT_S,
                 small_disk_id=SMALL_DISK_ID,
             )
-            self._faults.run(plan, stopping)
+            self._faults.run(itertools.islice(plan, self._options.steps), stopping)
+            timer.cancel()
             self._wait_until_healed()
         verdict = self.verdict
         verdict.inflicted = self._faults.counts

@@ -19,11 +19,7 @@ from typing import Self
 
 _TIMEOUT_S = 240.0
 _PAUSE_S = 0.05
-_QUICK_JVM = {
-    "PYSPARK_SUBMIT_ARGS": "--driver-memory 1g pyspark-shell",
-    # A JVM that lives for some seconds: compiling well costs more than it gives.
-    "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
-}
+_SMALL_JVM = {"PYSPARK_SUBMIT_ARGS": "--driver-memory 1g pyspark-shell"}
 
 
 class PipelineProcess:
@@ -39,7 +35,7 @@ class PipelineProcess:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "echoless.spark", *self._arguments],
             cwd=self._directory,
-            env={**os.environ, **_QUICK_JVM},
+            env={**os.environ, **_SMALL_JVM},
             stdout=self._log,
             stderr=subprocess.STDOUT,
             start_new_session=True,

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,7 @@ import pyspark
 
 from tests.support.free_port import free_port
 from tests.support.process_tree import kill, processes_below
+from tests.support.quick_jvm import spark_options
 from tests.support.server_process import ServerProcess
 
 _EXECUTOR: Final = b"CoarseGrainedExecutorBackend"
@@ -32,13 +34,13 @@ _MASTER_READY: Final = re.compile(r"Master: I have been elected leader")
 _WORKER_READY: Final = re.compile(r"Worker: Successfully registered with master")
 _CORES: Final = 4
 """Cores of each worker: two for each of two drivers, which may be there at once."""
-_DAEMON_OPTIONS: Final = "-Dspark.master.rest.enabled=false -XX:+UseSerialGC"
+_DAEMON_OPTIONS: Final = f"-Dspark.master.rest.enabled=false {spark_options()}"
 EXECUTOR_SETTINGS: Final = {
     "spark.executor.cores": "2",
     "spark.cores.max": "4",
     "spark.executor.memory": "512m",
     "spark.driver.memory": "700m",
-    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.executor.extraJavaOptions": spark_options(),
 }
 
 
@@ -60,10 +62,13 @@ class SparkCluster:
         """Returns when both workers are known to the master."""
         options = ["--host", "127.0.0.1", "--port", str(self._port), "--webui-port", "0"]
         self._start(self._master, "master.Master", options)
-        for host, worker in zip(HOSTS, self._workers, strict=True):
-            options = ["--host", host, "--cores", str(_CORES), "--memory", "4g"]
-            options += ["--webui-port", "0", "--work-dir", str(self._directory / host)]
-            self._start(worker, "worker.Worker", [*options, self.master])
+        with ThreadPoolExecutor(len(HOSTS)) as threads:
+            list(threads.map(self._start_worker, HOSTS, self._workers))
+
+    def _start_worker(self, host: str, worker: ServerProcess) -> None:
+        options = ["--host", host, "--cores", str(_CORES), "--memory", "4g"]
+        options += ["--webui-port", "0", "--work-dir", str(self._directory / host)]
+        self._start(worker, "worker.Worker", [*options, self.master])
 
     def close(self) -> None:
         """Sends SIGKILL to the daemons and their children."""

@@ -157,4 +157,4 @@ def test_forgetting_agrees_with_the_model() -> None:
 @pytest.mark.slow
 def test_forgetting_agrees_with_the_model_for_long() -> None:
     """The same over many more and longer lives."""
-    check_against_model(examples=1000, steps=80)
+    check_against_model(examples=400, steps=80)

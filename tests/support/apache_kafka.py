@@ -1,7 +1,7 @@
 """A real Apache Kafka, 3.9 or 4: one KRaft node in combined mode, on free ports, in a directory.
 
-The jars come from Maven Central through `tests/toolchain.py`. The JVM is tuned for a quick start;
-about 4 s to the first request.
+The jars come from Maven Central through `tests/toolchain.py`. The JVM is tuned for a quick start, unless `jvm` says
+otherwise.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.support import quick_jvm
 from tests.support.free_port import free_port
 from tests.support.server_process import STOP_TIMEOUT_S, ServerProcess
 
-_CACHE = Path(__file__).parents[2] / ".cache"
+_CACHE = (Path(__file__).parents[2] / ".cache").resolve()
 
 
 class KafkaVersion(enum.Enum):
@@ -33,16 +34,19 @@ class KafkaVersion(enum.Enum):
     def is_there(self) -> bool:
         return (self.jars / f"kafka_2.13-{self.value}.jar").exists()
 
+    @property
+    def class_archive(self) -> quick_jvm.ClassArchive:
+        """For broker and tools, which have the same jars."""
+        return quick_jvm.ClassArchive(f"kafka-{self.value}", self.jars)
+
+    @property
+    def quick_start_jvm(self) -> tuple[str, ...]:
+        """Options of a JVM that has to start quickly."""
+        return ("-Xms256m", "-Xmx512m", *quick_jvm.BASE, *self.class_archive.options())
+
 
 JARS = KafkaVersion.V3_9.jars
 _CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
-QUICK_START_JVM = (
-    "-Xms256m",
-    "-Xmx512m",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-Xshare:auto",
-)
 _READY = re.compile(r"Kafka Server started")
 _LOG4J = """\
 log4j.rootLogger=WARN, console
@@ -71,12 +75,12 @@ class ApacheKafka:
         directory: Path,
         settings: Mapping[str, str] | None = None,
         *,
-        jvm: Sequence[str] = QUICK_START_JVM,
+        jvm: Sequence[str] | None = None,
         controller_port: int | None = None,
         more_listeners: Sequence[str] = (),
         version: KafkaVersion = KafkaVersion.V3_9,
     ) -> None:
-        self._jvm = jvm
+        self._jvm = version.quick_start_jvm if jvm is None else jvm
         self.version = version
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"

@@ -10,7 +10,7 @@ from typing import Self
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support.apache_kafka import QUICK_START_JVM, ApacheKafka
+from tests.support.apache_kafka import ApacheKafka
 from tests.support.free_port import free_port
 
 _TOPIC_TIMEOUT_S = 60.0
@@ -25,7 +25,7 @@ class ApacheKafkaCluster:
         settings: Mapping[str, str] | None = None,
         *,
         nodes: int = 3,
-        jvm: Sequence[str] = QUICK_START_JVM,
+        jvm: Sequence[str] | None = None,
     ) -> None:
         ports = {node: free_port() for node in range(1, nodes + 1)}
         voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in ports.items())

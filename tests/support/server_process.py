@@ -85,9 +85,9 @@ class ServerProcess:
         """Sends SIGKILL: no handler runs, as in a crash (the page cache survives)."""
         self._end(lambda process: process.kill())
 
-    def terminate(self) -> int:
+    def terminate(self, within_s: float = STOP_TIMEOUT_S) -> int:
         """Sends SIGTERM; returns the exit status. Kills and raises if it takes too long."""
-        return self._end(lambda process: process.terminate())
+        return self._end(lambda process: process.terminate(), within_s)
 
     def pause(self) -> None:
         """Sends SIGSTOP and waits until every thread has stopped: alive, but silent.
@@ -107,13 +107,15 @@ class ServerProcess:
     def log_tail(self) -> str:
         return "\n".join(deque(self.log().splitlines(), _LOG_LINES_SHOWN))
 
-    def _end(self, signal_it: Callable[[subprocess.Popen[str]], None]) -> int:
+    def _end(
+        self, signal_it: Callable[[subprocess.Popen[str]], None], within_s: float = STOP_TIMEOUT_S
+    ) -> int:
         process, self._process = self._process, None
         if process is None:
             return 0
         signal_it(process)
         try:
-            return process.wait(STOP_TIMEOUT_S)
+            return process.wait(within_s)
         finally:
             process.kill()
             process.wait()

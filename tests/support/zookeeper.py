@@ -17,13 +17,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from tests.support import apache_kafka
+from tests.support import apache_kafka, quick_jvm
 from tests.support.free_port import free_port
 from tests.support.server_process import ServerProcess
 
 TICK_MS: Final = 200
 _DATA: Final = "zookeeper-data"
-_CACHE: Final = Path(__file__).parents[2] / ".cache"
+_CACHE: Final = (Path(__file__).parents[2] / ".cache").resolve()
 # The first is logged by its constructor, which `ZooKeeperServerMain` calls once the server runs; the
 # second by each server of an ensemble when it has all that its leader has, and serves clients. One that
 # is killed before that, while it takes the leader's snapshot, may refuse its next start for ever ("The
@@ -38,9 +38,7 @@ log4j.appender.console.layout.ConversionPattern=%d %p %c - %m%n
 """
 _JVM: Final = (
     "-Xmx128m",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-Xshare:auto",
+    *quick_jvm.BASE,
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
     # The page cache outlives SIGKILL, and the default is 64 MiB of zeros per log file.
@@ -64,6 +62,12 @@ class ZooKeeperVersion(enum.Enum):
     @property
     def is_there(self) -> bool:
         return (self.jars / f"zookeeper-{self.value}.jar").exists()
+
+    @property
+    def class_archive(self) -> quick_jvm.ClassArchive:
+        if self is ZooKeeperVersion.V3_8:
+            return apache_kafka.KafkaVersion.V3_9.class_archive
+        return quick_jvm.ClassArchive(f"zookeeper-{self.value}", self.jars)
 
 
 class ZooKeeper:
@@ -108,6 +112,7 @@ class ZooKeeper:
             [
                 "java",
                 *_JVM,
+                *self._version.class_archive.options(),
                 f"-Dlog4j.configuration=file:{self._log4j}",
                 "-cp",
                 f"{self._version.jars}/*",

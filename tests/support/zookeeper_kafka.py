@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from tests.support.apache_kafka import JARS, QUICK_START_JVM
+from tests.support.apache_kafka import JARS, KafkaVersion
 from tests.support.free_port import free_port
 from tests.support.server_process import ServerProcess
 
@@ -57,7 +57,14 @@ class ZooKeeperKafka:
     def start(self) -> None:
         """Returns when the broker accepts requests."""
         log4j = f"-Dlog4j.configuration=file:{self._log4j}"
-        command = ["java", *QUICK_START_JVM, log4j, "-cp", f"{JARS}/*", "kafka.Kafka"]
+        command = [
+            "java",
+            *KafkaVersion.V3_9.quick_start_jvm,
+            log4j,
+            "-cp",
+            f"{JARS}/*",
+            "kafka.Kafka",
+        ]
         self.process.start([*command, str(self._properties)])
 
     def kill(self) -> None:

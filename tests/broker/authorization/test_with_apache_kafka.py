@@ -33,7 +33,7 @@ from tests.broker.handlers.acl_requests import (
     describe,
 )
 from tests.support.acls import acl
-from tests.support.apache_kafka import JARS, QUICK_START_JVM
+from tests.support.apache_kafka import JARS, KafkaVersion
 from tests.support.in_process import Running, in_process
 from tests.support.raw_batches import plain_batch
 from tests.support.raw_client import RawConnection, nested
@@ -67,7 +67,14 @@ def hosts(zookeeper: ZooKeeper) -> str:
 
 async def kafka_acls(*arguments: str) -> str:
     """Runs kafka-acls.sh and returns its output."""
-    command = ["java", *QUICK_START_JVM, "-cp", f"{JARS}/*", "kafka.admin.AclCommand", *arguments]
+    command = [
+        "java",
+        *KafkaVersion.V3_9.quick_start_jvm,
+        "-cp",
+        f"{JARS}/*",
+        "kafka.admin.AclCommand",
+        *arguments,
+    ]
     done = await asyncio.to_thread(
         subprocess.run,
         command,

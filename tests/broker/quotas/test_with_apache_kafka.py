@@ -18,7 +18,7 @@ from echoless.broker.quotas.quota_nodes import alter_quotas
 from echoless.broker.quotas.quotas import READ_INTERVAL_S, Quotas
 from echoless.broker.tree.zookeeper import ZooKeeperNodeTree
 from tests.broker.quotas.quota_requests import alter, describe
-from tests.support.apache_kafka import JARS, QUICK_START_JVM
+from tests.support.apache_kafka import JARS, KafkaVersion
 from tests.support.in_process import in_process
 from tests.support.raw_batches import plain_batch
 from tests.support.raw_client import RawConnection, create_topic
@@ -46,7 +46,13 @@ def hosts(zookeeper: ZooKeeper) -> str:
 
 async def kafka_configs(address: str, *arguments: str) -> str:
     """Runs kafka-configs.sh and returns its output."""
-    main = ["java", *QUICK_START_JVM, "-cp", f"{JARS}/*", "kafka.admin.ConfigCommand"]
+    main = [
+        "java",
+        *KafkaVersion.V3_9.quick_start_jvm,
+        "-cp",
+        f"{JARS}/*",
+        "kafka.admin.ConfigCommand",
+    ]
     done = await asyncio.to_thread(
         subprocess.run,
         [*main, "--bootstrap-server", address, *arguments],

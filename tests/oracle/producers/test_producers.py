@@ -51,7 +51,7 @@ def test_neither_log_ins_nor_acls_change_an_answer() -> None:
 def test_two_kafkas_never_differ() -> None:
     """The model of Kafka predicts Kafka, and the comparison adds no difference."""
     with contest(SCRIPT, kafka_only=True) as both:
-        report = both.run(SCRIPT.numbers_of_one_variant(120), [SEED])
+        report = both.run(SCRIPT.numbers_of_one_variant(60), [SEED])
     assert not report.failures, report.summary(failures_max=2)
     assert set(report.counts) <= {IDS_AT_ONCE}
 
