@@ -28,7 +28,7 @@ from echoless.testkit.python_child import module_command, module_path
 
 SESSION_MS_MIN: Final = 1000
 """The value of the brokers' `group_min_session_timeout_ms`: a copier's session is longer."""
-_STOP_S: Final = 20.0
+_STOP_S: Final = 60.0
 
 
 class CopierProcess:

@@ -28,7 +28,7 @@ _ON_ITS_WAY_S: Final = 0.5
 merged.
 """
 _WINDOW: Final = 5
-_WAIT_S: Final = 30.0
+_WAIT_S: Final = 120.0
 _ASK_AGAIN_S: Final = 0.02
 
 

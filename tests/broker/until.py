@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-WITHIN_S = 20.0
+WITHIN_S = 120.0
 
 
 async def until(holds: Callable[[], object]) -> None:

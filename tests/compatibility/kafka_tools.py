@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.support import apache_kafka, quick_jvm
 
 _JVM = ("-Xmx256m", *quick_jvm.BASE)
-_TIMEOUT_S = 60
+_TIMEOUT_S = 240
 _SHOWN = 2000
 
 

@@ -17,7 +17,7 @@ from tests.support.raw_client import RawConnection, message, nested
 
 TOPIC: Final = "inputs"
 PARTITIONS: Final = 3
-_PATIENCE_S: Final = 30.0
+_PATIENCE_S: Final = 120.0
 _AGAIN: Final = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,

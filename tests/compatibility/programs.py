@@ -20,7 +20,7 @@ REPOSITORY = Path(__file__).parents[2]
 BUILT = REPOSITORY / ".cache" / "clients"
 JAVA_VERSIONS = ("3.9.1", "4.4.0")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-_TIMEOUT_S = 120
+_TIMEOUT_S = 240
 _STDERR_SHOWN = 4000
 
 

@@ -35,7 +35,7 @@ _SETTINGS = {
 _SHAPES = 3
 _PRODUCERS = 700
 """More than the empty batches that a fetch passes in one step."""
-_WAIT_S = 30
+_WAIT_S = 120
 _CODECS = (Codec.NONE, Codec.GZIP)
 """kafkajs reads no other without a library."""
 

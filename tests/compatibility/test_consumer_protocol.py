@@ -18,7 +18,7 @@ from tests.toolchain import require
 pytestmark = [pytest.mark.clients, pytest.mark.slow, pytest.mark.kafka]
 
 _TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-_PATIENCE_S = 60.0
+_PATIENCE_S = 120.0
 _PARTITIONS = 4
 
 

@@ -28,7 +28,7 @@ __all__ = ["authority"]
 
 pytestmark = [pytest.mark.clients]
 
-_PATIENCE_S = 30.0
+_PATIENCE_S = 120.0
 
 
 @pytest.fixture

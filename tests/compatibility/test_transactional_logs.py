@@ -41,7 +41,7 @@ TOPIC: Final = "copied"
 PRODUCERS: Final = 4
 STEPS: Final = 240
 LEVELS: Final = ("read_uncommitted", "read_committed")
-_PATIENCE_S: Final = 30
+_PATIENCE_S: Final = 120
 Record = tuple[int, bytes]
 
 

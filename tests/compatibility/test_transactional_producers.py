@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.compatibility.programs import FRANZ_GO, JAVA, KAFKAJS, Program
 from tests.support.echoless import Echoless
 
-_PATIENCE_S = 60
+_PATIENCE_S = 120
 _COUNT = 20
 
 

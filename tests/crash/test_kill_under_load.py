@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.slow]
 
 PARTITIONS = 4
 RECORDS_BETWEEN_KILLS_MAX = 1500
-PROGRESS_TIMEOUT_S = 60
+PROGRESS_TIMEOUT_S = 120
 TOPIC = "killed"
 CHUNKS_MAX_SECURED = 20
 """Answers of a connection before a fault, at most: a TLS handshake and a log-in take eight of them."""

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 SEED = 7
 AT_ONCE = 50
 TLS_TRIES = 60
-_PATIENCE_S = 20.0
+_PATIENCE_S = 120.0
 _READ_S = 10.0
 _SETTINGS = {
     "sasl_enabled_mechanisms": "PLAIN,SCRAM-SHA-256,OAUTHBEARER",

@@ -28,7 +28,7 @@ from tests.support.free_port import free_port
 from tests.support.zookeeper import ZooKeeper
 
 ZOOKEEPER = "zookeeper"
-WAIT_S = 60.0
+WAIT_S = 120.0
 _ASK_AGAIN_S = 0.02
 _ADMIN_TIMEOUT_S = 2.0
 

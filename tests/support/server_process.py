@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 30.0
 _LOG_LINES_SHOWN = 40
 

@@ -7,7 +7,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 INPUTS, OUTPUTS, GROUP = "inputs", "outputs", "copier"
 PARTITIONS, RECORDS, PER_TRANSACTION = 3, 180, 15
-WITHIN_S = 60.0
+WITHIN_S = 120.0
 
 
 def fill(bootstrap: str, *, replicas: int = 1) -> list[bytes]:

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 TOPIC = "orders"
 PARTITIONS = 3
-WITHIN_S = 30.0
+WITHIN_S = 90.0
 
 
 def create_topic(bootstrap: str, topic: str = TOPIC, *, replicas: int = 1) -> None:

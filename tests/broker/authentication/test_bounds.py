@@ -26,7 +26,7 @@ from tests.support.native_client import NativeConnection
 from tests.support.raw_client import RawConnection
 
 SOON = {"connection_login_timeout_ms": "50"}
-_PATIENCE_S = 20.0
+_PATIENCE_S = 120.0
 
 
 @pytest.fixture(scope="module")

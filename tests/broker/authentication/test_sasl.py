@@ -48,7 +48,7 @@ RENEWED = {
     "connections_max_reauth_ms": "60000",
     "connection_failed_authentication_delay_ms": "0",
 }
-_PATIENCE_S = 20.0
+_PATIENCE_S = 120.0
 
 
 async def metadata(connection: RawConnection) -> Any:

@@ -42,7 +42,7 @@ from tests.support.raw_client import (
 )
 
 BOTH = "PLAINTEXT:SSL,NATIVE:SSL"
-_PATIENCE_S = 20.0
+_PATIENCE_S = 120.0
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from tests.support.in_process import in_process
 from tests.support.native_client import NativeConnection
 from tests.support.principals import Principals
 
-_PATIENCE_S = 20.0
+_PATIENCE_S = 120.0
 _ASK = {"type": "metadata", "topics": []}
 BOTH = {"native_accepts_plaintext": "true"}
 

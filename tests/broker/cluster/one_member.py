@@ -17,7 +17,7 @@ from echoless.broker.replication.peers import TcpPeers
 from tests.fakes.memory_file_system import MemoryFileSystem
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree, turns
 
-PATIENCE_S = 10.0
+PATIENCE_S = 120.0
 ENDPOINTS = {"PLAINTEXT": Address("127.0.0.1", 1), "NATIVE": Address("127.0.0.1", 2)}
 
 

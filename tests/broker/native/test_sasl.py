@@ -20,7 +20,7 @@ from tests.support.in_process import Running
 from tests.support.native_client import NativeConnection
 from tests.support.principals import Principals
 
-_PATIENCE_S = 20.0
+_PATIENCE_S = 120.0
 
 
 async def sasl(connection: NativeConnection, mechanism: str, data: bytes) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from echoless.broker.config.values import Address
 from echoless.broker.replication.name_lookups import NameLookups
 from echoless.broker.replication.peers import PeerError, TcpPeers
 
-PATIENCE_S = 10.0
+PATIENCE_S = 120.0
 _A_PROCESS_THAT_LOOKS_UP = """
 import asyncio, socket, threading
 from echoless.broker.config.values import Address

@@ -33,7 +33,7 @@ from tests.support.zookeeper import TICK_MS, ZooKeeper, ZooKeeperEnsemble
 pytestmark = pytest.mark.cluster
 
 CONNECTED, SUSPENDED, LOST = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.LOST
-_PATIENCE_S = 30
+_PATIENCE_S = 120
 """Time limit for an event; none of the tests takes that long."""
 OpenTree = Callable[..., Awaitable[ZooKeeperNodeTree]]
 

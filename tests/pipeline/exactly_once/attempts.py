@@ -24,7 +24,7 @@ PARTITIONS = 3
 NAME = "sink"
 QUERY = "query"
 KEYS = 16
-STORED_WITHIN_S = 30
+STORED_WITHIN_S = 120
 
 
 class TaskDiedError(Exception):

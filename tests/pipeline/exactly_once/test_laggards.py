@@ -16,7 +16,7 @@ from echoless.pipeline.exactly_once.local_files import LocalFiles
 from tests.pipeline.exactly_once.attempts import TOPIC, Attempts, all_values, rows, rows_for
 
 pytestmark = pytest.mark.slow
-_PATIENCE_S = 30
+_PATIENCE_S = 120
 
 
 class SlowAttempt:
