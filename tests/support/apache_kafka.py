@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.support import quick_jvm
 from tests.support.free_port import free_port
-from tests.support.server_process import STOP_TIMEOUT_S, ServerProcess
+from tests.support.server_process import START_TIMEOUT_S, ServerProcess
 
 _CACHE = (Path(__file__).parents[2] / ".cache").resolve()
 
@@ -47,6 +47,8 @@ class KafkaVersion(enum.Enum):
 
 JARS = KafkaVersion.V3_9.jars
 _CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+_FORMATTED: dict[tuple[KafkaVersion, str], dict[str, bytes]] = {}
+"""The files of a new directory, by version and node."""
 _READY = re.compile(r"Kafka Server started")
 _LOG4J = """\
 log4j.rootLogger=WARN, console
@@ -91,8 +93,9 @@ class ApacheKafka:
         directory.mkdir(parents=True, exist_ok=True)
         self._log4j.write_text(_LOG4J if version is KafkaVersion.V3_9 else _LOG4J_2)
         defaults = self._defaults(controller_port or free_port(), more_listeners)
-        lines = {**defaults, **(settings or {})}.items()
-        self._properties.write_text("".join(f"{name}={value}\n" for name, value in lines))
+        lines = {**defaults, **(settings or {})}
+        self._node_id = lines["node.id"]
+        self._properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
 
     @property
     def kafka_address(self) -> str:
@@ -114,11 +117,21 @@ class ApacheKafka:
         self.process.terminate()
 
     def format(self) -> None:
-        """Writes the cluster id into the empty directory; `start` does it if it is missing."""
-        command = self._java(
-            "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(self._properties)
-        )
-        subprocess.run(command, check=True, capture_output=True, timeout=STOP_TIMEOUT_S)
+        """Writes the cluster id into the empty directory; `start` does it if it is missing.
+
+        What Kafka's tool writes is the same for every node of the same number, so that it runs once in a process.
+        """
+        key = self.version, self._node_id
+        if key not in _FORMATTED:
+            command = self._java(
+                "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(self._properties)
+            )
+            subprocess.run(command, check=True, capture_output=True, timeout=START_TIMEOUT_S)
+            _FORMATTED[key] = {file.name: file.read_bytes() for file in self.data_dir.iterdir()}
+            return
+        self.data_dir.mkdir(parents=True)
+        for name, data in _FORMATTED[key].items():
+            (self.data_dir / name).write_bytes(data)
 
     def _java(self, main_class: str, *arguments: str) -> list[str]:
         log4j = (
