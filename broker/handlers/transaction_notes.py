@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from echoless.broker.decisions.events import TransactionStep, TransactionStepName
 from echoless.broker.decisions.transaction_steps import new_step
@@ -21,6 +21,15 @@ if TYPE_CHECKING:
     from echoless.broker.network.request import Request
     from echoless.broker.services import Services
     from echoless.coordinators.transactions.answers import TransactionAnswer
+
+
+_NOT_READY: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
 
 
 class GroupOffsets(Protocol):
@@ -46,7 +55,9 @@ def note_answer(
     asked: InitTransactionalId | AddPartitions | EndTransaction,
     answer: TransactionAnswer,
 ) -> None:
-    """Notes a client's request about an id, once it is answered."""
+    """Notes a client's request about an id, once it is answered; not if no coordinator is there to decide anything."""
+    if answer.error_code in _NOT_READY:
+        return
     value = _value_of(services, transactional_id)
     step = named_step(asked, answer, value, services.produce.clock.wall_ms())
     _note(services, request, transactional_id, step)

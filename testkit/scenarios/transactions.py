@@ -97,6 +97,13 @@ class _Play:
     def await_step(self, step: str) -> None:
         self.stage.wait_until(f"{step} was seen", lambda: self.steps(step))
 
+    def await_overtaken(self) -> None:
+        """Waits until a request has come on an older connection than its session's newest: it is refused without an error."""
+        self.stage.wait_until(
+            "a request was overtaken",
+            lambda: any(one["error"] is None for one in self.steps("refuse")),
+        )
+
 
 def _play_commit_answer_lost(stage: Stage) -> None:
     play = _Play(stage)
@@ -194,7 +201,7 @@ def _play_delayed_end(stage: Stage) -> None:
             play.done(client.do("commit"))
             play.begin(client, 3)
             stage.say("its next transaction is open when the old request arrives")
-            play.await_step("refuse")
+            play.await_overtaken()
             play.send(client, 4)
             stage.say("the request had no effect: the second transaction is aborted as a whole")
             play.done(client.do("abort"))

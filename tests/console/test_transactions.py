@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import Producer
 
+from echoless.testkit.admin import Admin
 from echoless.testkit.native import Native
 from echoless.testkit.transactional_topic import TransactionalTopic
 from tests.console.tools import AXE
@@ -47,3 +49,25 @@ def test_who_holds_readers_back_is_aborted_after_a_question(
     page.get_by_text("nothing is open that could be aborted").wait_for()
     page.goto(f"http://{broker.admin_address}/console#/transactions")
     page.get_by_text("Nowhere: no transaction is open").wait_for()
+
+
+def test_a_click_keeps_markers_back(broker: Echoless, open_page: OpenPage) -> None:
+    """The transaction stays in Prepare, with the marker missing, until the rule is removed."""
+    Native(broker.native_address).create_topic("orders")
+    page = open_page(broker, "#/faults")
+    page.get_by_role("button", name="Keep markers back").click()
+    page.locator("#strip", has_text="FAULTS ACTIVE: 1").wait_for()
+    producer = Producer(
+        {"bootstrap.servers": broker.kafka_address, "transactional.id": "t1", "log_level": 0}
+    )
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce("orders", b"one")
+    producer.commit_transaction(30)
+    page.goto(f"http://{broker.admin_address}/console#/transactions/t1")
+    page.get_by_text("PrepareCommit").first.wait_for()
+    row = page.locator("main tbody tr").first.locator("td").all_inner_texts()
+    assert row[-1] == "missing"
+    page.get_by_text("nothing is open that could be aborted").wait_for()
+    Admin(broker.admin_address).delete("/faults")
+    page.get_by_text("CompleteCommit").first.wait_for()

@@ -15,6 +15,8 @@ const COMMON = [
   { word: "Delay answers by 500 ms", says: "for 30 s", rule: { name: "delay-500", match: produce, schedule: { duration_ms: 30000 }, action: { type: "delay_response", ms: 500 } } },
   { word: "Answer the next with an error", says: "NOT_LEADER_OR_FOLLOWER, after storing it", rule: { name: "error-after-next", match: produce, schedule: once, action: { type: "error_after", code: "NOT_LEADER_OR_FOLLOWER" } } },
   { word: "Close at the next batch", says: "stored, then the connection ends", rule: { name: "close-after-next", match: produce, schedule: once, action: { type: "close_after" } } },
+  { word: "Lose the answer to the next commit", says: "decided, and its producer asks again", rule: { name: "lose-next-commit", match: { api: "end_txn", result: "commit" }, schedule: once, action: { type: "drop_response", later: "wait" } } },
+  { word: "Keep markers back for 10 s", says: "readers of committed records wait", rule: { name: "no-markers-10s", match: { api: "write_markers" }, schedule: { duration_ms: 10000 }, action: { type: "error", code: "NOT_ENOUGH_REPLICAS" } } },
   { word: "Freeze for 5 s", says: "every request waits", rule: { name: "freeze-5s", match: {}, schedule: { duration_ms: 5000 }, action: { type: "freeze" } } },
 ];
 
