@@ -230,7 +230,7 @@ class TransactionHistory:
         for writer in self.writers:
             if not writer.is_done:
                 return f"{writer} is not done"
-        for spot in self._spots:
+        for spot in (*self._spots, Spot(CONSUMER_OFFSETS, 0)):
             leader = self.leader_of(spot)
             if leader is None:
                 return f"{spot} has no leader"
@@ -266,13 +266,20 @@ class TransactionHistory:
             cluster.network.weather_by_type[MARKERS] = WORST
 
     def _is_dispensable(self, machine: Machine) -> bool:
-        """Whether enough others are in sync everywhere."""
+        """Whether enough others are in sync everywhere, and no broker is about to lose the session of an earlier life."""
+        if not all(map(self._has_its_session, self._cluster.machines.values())):
+            return False
         least = machine.config.min_insync_replicas
         states = [self._cluster.state_of(spot) for spot in self._cluster.spots]
         return machine.service is not None and all(
             len([one for one in state.get("isr", ()) if one != machine.broker_id]) >= least
             for state in states
         )
+
+    def _has_its_session(self, machine: Machine) -> bool:
+        node = self._cluster.server.nodes.get(f"/brokers/ids/{machine.broker_id}")
+        tree = machine.session_tree
+        return tree is not None and node is not None and node.owner == tree.session_id
 
     def _break(self, machine: Machine) -> Undo:
         cluster, way = self._cluster, self._rng.choice(("kill", "pause", "isolate"))
