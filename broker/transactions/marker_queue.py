@@ -64,6 +64,8 @@ class PendingMarker:
     """When it was first sent, by the loop's clock."""
     attempts: int = 0
     """Attempts that have failed."""
+    asked: int | None = None
+    """The broker whose answer counts; None while it is in no request, and once it is in."""
 
     def contradicted(self, code: ErrorCode) -> MarkerAnswered:
         """The event for a marker that a leader contradicts."""

@@ -1,8 +1,9 @@
 """Sends markers to the leaders of partitions until each is in, or its partition is proved to be gone.
 
 All that waits for one broker goes in one request, whatever transactions it is of. What fails is tried again after a while,
-a little later each time, and with the leader of then; a change of its topic ends the wait. A marker that a leader contradicts
-goes back to its coordinator, which logs it and has it sent again.
+a little later each time, and with the leader of then; a change of its topic ends the wait. One that is on its way to a broker
+which leads no more goes to the next leader at once: a machine that is gone does not answer for long. A marker that a leader
+contradicts goes back to its coordinator, which logs it and has it sent again.
 
 Invariant: while its coordinator lasts, a marker is given up only on proof that the id of its topic is gone.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from echoless.broker.essential_task import reported_task
@@ -31,6 +32,7 @@ from echoless.broker.transactions.partition_leaders import UNKNOWN_TOPIC, Partit
 from echoless.broker.tree.node_tree import CoordinationError
 from echoless.coordinators.transactions.effects import SendMarkers
 from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
+from echoless.protocol.state_records.transaction_records import TransactionPartition
 
 limited: Final = LimitedLog(logging.getLogger(__name__))
 
@@ -88,10 +90,13 @@ class MarkerSender:
                 self._route(pending)
 
     def topic_changed(self, name: str) -> None:
-        """Sends again what waits for a partition of this topic: it may have another leader."""
+        """Sends again what waits for a partition of this topic, or goes to another broker than its leader."""
         for pending in [one for one in self._waiting if one.partition.topic == name]:
             self._waiting.pop(pending).cancel()
             self._route(pending)
+        for queue in list(self._queues.values()):
+            for pending in queue.take_moved(name, self._leaders.leader_of):
+                self._route(pending)
 
     async def close(self) -> None:
         """Stops sending."""
@@ -146,6 +151,8 @@ class MarkerSender:
 
     async def request(self, broker_id: int, batch: Sequence[PendingMarker]) -> None:
         """Sends some markers to a broker, and deals with its answer."""
+        for pending in batch:
+            pending.asked = broker_id
         transactions = gathered(batch)
         markers = [to_marker(of_one) for of_one in transactions]
         try:
@@ -154,7 +161,9 @@ class MarkerSender:
             text = "broker %d has not answered for %d transaction markers: %s"
             limited.log(logging.WARNING, str(broker_id), text, broker_id, len(batch), error)
             for pending in batch:
-                self._wait(pending)
+                if pending.asked == broker_id:
+                    pending.asked = None
+                    self._wait(pending)
             return
         for of_one, its_codes in zip(transactions, codes, strict=True):
             self._answered(broker_id, of_one, its_codes)
@@ -165,6 +174,9 @@ class MarkerSender:
         """Deals with the codes for markers of one transaction: those that are in are one event, however many they are."""
         source, are_in = of_one[0].source, list[PendingMarker]()
         for pending, code in zip(of_one, codes, strict=True):
+            if pending.asked != broker_id:  # the leader of then has it
+                continue
+            pending.asked = None
             if code is ErrorCode.NONE:
                 self._missing.pop(pending, None)
                 are_in.append(pending)
@@ -232,6 +244,8 @@ class _BrokerQueue:
         self._sender = sender
         self._queued: deque[PendingMarker] = deque()
         self._in_flight = 0
+        self._requested: dict[PendingMarker, None] = {}
+        """Markers in a request."""
 
     def add(self, pending: PendingMarker) -> None:
         """Queues a marker; what else comes in this turn of the loop goes with it."""
@@ -240,11 +254,34 @@ class _BrokerQueue:
             self._in_flight += 1
             self._sender.run(self._send(), f"transaction markers for broker {self._broker_id}")
 
+    def take_moved(
+        self, topic: str, leader_of: Callable[[TransactionPartition], int]
+    ) -> list[PendingMarker]:
+        """Gives up the markers for partitions of a topic that have another leader."""
+        found = [
+            one
+            for one in (*self._queued, *self._requested)
+            if one.partition.topic == topic
+            and leader_of(one.partition) not in (self._broker_id, NO_LEADER, UNKNOWN_TOPIC)
+        ]
+        for one in found:
+            one.asked = None
+            if one in self._requested:
+                del self._requested[one]
+            else:
+                self._queued.remove(one)
+        return found
+
     async def _send(self) -> None:
         """Sends request after request while anything is queued."""
         try:
             while batch := self._next_batch():
-                await self._sender.request(self._broker_id, batch)
+                self._requested.update(dict.fromkeys(batch))
+                try:
+                    await self._sender.request(self._broker_id, batch)
+                finally:
+                    for one in batch:
+                        self._requested.pop(one, None)
         finally:
             self._in_flight -= 1
 

@@ -145,6 +145,34 @@ async def test_markers_are_sent_again_when_a_broker_does_not_answer(one: Sending
     await until(lambda: one.done(0, 1))
 
 
+@pytest.mark.parametrize("error", [None, PeerError("it has not answered in 30 s")])
+async def test_a_marker_on_its_way_to_a_broker_that_leads_no_more_goes_to_the_next_leader(
+    one: Sending, monkeypatch: pytest.MonkeyPatch, error: PeerError | None
+) -> None:
+    """A machine that is gone answers after half a minute, if at all; what comes of that request does not matter then."""
+    monkeypatch.setattr(marker_sender, "IN_FLIGHT_MAX", 1)
+    one.door.may_answer.clear()
+    one.send(0, 1)
+    await until(lambda: len(one.door.requests) == 1)
+    one.send(2)
+    for index in (0, 2):
+        one.leaders.by_partition[place(index)] = 2
+    one.door.is_answering.add(2)
+    one.sender.topic_changed("t")
+    await until(lambda: one.done(0, 2))
+    assert sorted(one.door.written) == [(1, place(0)), (1, place(1)), (2, place(0)), (2, place(2))]
+    one.door.error = error
+    one.door.may_answer.set()
+    await asyncio.sleep(0.005)
+    one.door.error = None
+    await until(lambda: one.done(0, 1, 2))
+    assert [broker_id for broker_id, partition in one.door.written if partition == place(0)] == [
+        1,
+        2,
+    ]
+    assert len(one.sender) == 0
+
+
 async def test_a_partition_without_a_leader_is_waited_for(one: Sending) -> None:
     """It is no proof that it is gone."""
     one.leaders.by_partition[place(0)] = NO_LEADER
