@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +26,9 @@ WORST: Final = Weather(
     late_s=15.0,
     break_probability=0,
 )
+SLOW: Final = replace(WORST, drop_probability=0.0)
+"""Without losses: a broker waits for half a minute for an answer that is lost."""
+_ANSWERS_LATE: Final = replace(WORST, slow_probability=0.5, drop_probability=0.2)
 _BREAKING: Final = Weather(
     delay_s=0.02,
     slow_probability=0.1,
@@ -38,17 +42,17 @@ _BREAKING: Final = Weather(
 
 def lose_markers(cluster: Cluster, rng: Random) -> Undo:
     """Markers between brokers, and their answers, are lost, late and repeated."""
-    return _lose(cluster, MARKERS)
+    return _lose(cluster, MARKERS, WORST)
 
 
 def lose_questions(cluster: Cluster, rng: Random) -> Undo:
     """The same of what leaders ask coordinators."""
-    return _lose(cluster, QUESTIONS)
+    return _lose(cluster, QUESTIONS, _ANSWERS_LATE)
 
 
-def _lose(cluster: Cluster, message_type: str) -> Undo:
+def _lose(cluster: Cluster, message_type: str, weather: Weather) -> Undo:
     by_type = cluster.network.weather_by_type
-    by_type[message_type] = WORST
+    by_type[message_type] = weather
 
     def undo() -> None:
         by_type.pop(message_type, None)

@@ -31,7 +31,7 @@ from tests.simulation.nemesis import Nemesis
 from tests.simulation.observations import Spot
 from tests.simulation.transactions import swarm
 from tests.simulation.transactions.copier import Copier, fetch_committed
-from tests.simulation.transactions.faults import MARKERS, TRANSACTION_FAULTS, WORST
+from tests.simulation.transactions.faults import MARKERS, SLOW, TRANSACTION_FAULTS
 from tests.simulation.transactions.port import KafkaPort
 from tests.simulation.transactions.reader import PartitionReader
 from tests.simulation.transactions.seen import SeenTransactions
@@ -252,7 +252,7 @@ class TransactionHistory:
         return partition if partition is not None and partition.is_leader else None
 
     def _leave_one_broken(self) -> None:
-        """Heals a core: coordinators, leaders and a quorum. One machine is broken for good, and markers may be lost."""
+        """Heals a core: coordinators, leaders and a quorum. One machine is broken for good, and markers are late."""
         cluster, rng = self._cluster, self._rng
         machine = rng.choice(list(cluster.machines.values()))
         findings = cluster.observations.findings
@@ -263,7 +263,7 @@ class TransactionHistory:
         self.seen.count("one machine is left broken")
         self._broken, self._mend = machine, self._break(machine)
         if rng.random() < 1 / 2:
-            cluster.network.weather_by_type[MARKERS] = WORST
+            cluster.network.weather_by_type[MARKERS] = SLOW
 
     def _is_dispensable(self, machine: Machine) -> bool:
         """Whether enough others are in sync everywhere, and no broker is about to lose the session of an earlier life."""
