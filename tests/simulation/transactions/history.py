@@ -178,7 +178,9 @@ class TransactionHistory:
             self._add_copier(f"copier{twin}", "c", swarm.habits(rng, generation))
 
     def _port(self, name: str) -> KafkaPort:
-        return KafkaPort(self._cluster.new_client(name), self.seen, self._rng.choice((0.5, 2, 4)))
+        return KafkaPort(
+            self._cluster.new_client(name), self.seen, self._rng.choice((0.5, 2, 4, 8))
+        )
 
     def _add_writer(
         self, name: str, transactional_id: str, habits: Habits, spots: Sequence[Spot]

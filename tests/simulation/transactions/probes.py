@@ -58,12 +58,13 @@ def _overtaken(result: Any, arguments: tuple[Any, ...]) -> str | None:
     return "H1 ghost_end" if result and isinstance(arguments[1], EndTransaction) else None
 
 
-def _judged(result: Any, _: tuple[Any, ...]) -> str | None:
-    names = {
-        Membership.AGAIN: "H3 verified_then_aborted",
-        Membership.HELD_UP: "H2 ghost_produce: held up by a missing marker",
-    }
-    return names.get(result)
+def _judged(result: Any, arguments: tuple[Any, ...]) -> str | None:
+    producers, header = arguments[:2]
+    entry = producers.get(header.producer_id)
+    is_old = entry is not None and header.producer_epoch < entry.producer_epoch
+    if is_old or result in (Membership.ENDED, Membership.AGAIN):
+        return "H3 verified_then_aborted"
+    return None
 
 
 def _marker(result: Any, _: tuple[Any, ...]) -> str | None:
