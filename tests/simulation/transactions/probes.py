@@ -95,7 +95,7 @@ def _leader(result: Any, _: tuple[Any, ...]) -> str | None:
 
 
 def _answered(_: Any, arguments: tuple[Any, ...]) -> str | None:
-    return "H13 min_isr" if arguments[3] is ErrorCode.NOT_ENOUGH_REPLICAS else None
+    return "H13 min_isr" if ErrorCode.NOT_ENOUGH_REPLICAS in arguments[3] else None
 
 
 def _opened(result: Any, _: tuple[Any, ...]) -> str | None:
