@@ -268,15 +268,19 @@ class TransactionHistory:
             cluster.network.weather_by_type[MARKERS] = SLOW
 
     def _is_dispensable(self, machine: Machine) -> bool:
-        """Whether enough others are in sync everywhere, and no broker is about to lose the session of an earlier life."""
-        if not all(map(self._has_its_session, self._cluster.machines.values())):
-            return False
-        least = machine.config.min_insync_replicas
-        states = [self._cluster.state_of(spot) for spot in self._cluster.spots]
-        return machine.service is not None and all(
-            len([one for one in state.get("isr", ()) if one != machine.broker_id]) >= least
-            for state in states
+        """Whether enough others are in sync, and all is calm: no broker lags, starts, or has the session of an earlier life."""
+        cluster = self._cluster
+        is_calm = all(
+            one.service is not None and self._has_its_session(one)
+            for one in cluster.machines.values()
         )
+        least = machine.config.min_insync_replicas
+        for spot in cluster.spots if is_calm else ():
+            isr = cluster.state_of(spot).get("isr", ())
+            others = [one for one in isr if one != machine.broker_id]
+            if len(isr) < cluster.replication_factors[spot.topic] or len(others) < least:
+                return False
+        return is_calm
 
     def _has_its_session(self, machine: Machine) -> bool:
         node = self._cluster.server.nodes.get(f"/brokers/ids/{machine.broker_id}")
