@@ -429,10 +429,13 @@ class Log:
         if not self._segments.aborting:
             return []
         start = read_header(records).base_offset
+        beyond = None
         if not self.config.is_compacted:  # else some of what lies between was left out
             indexes = self._segments.holding(start).indexes
             beyond = indexes.offsets.offset_beyond(start, len(records))
-            end_offset = end_offset if beyond is None else min(beyond, end_offset)
+        if beyond is None:
+            beyond = self._segments.base_after(start)
+        end_offset = end_offset if beyond is None else min(beyond, end_offset)
         return [one[:2] for one in self.aborted_transactions(start, end_offset)]
 
     def pass_empty(self, offset: int, end_offset: int) -> Passed:

@@ -79,6 +79,11 @@ class Segments:
         """The segment that holds `offset`, or would; the first one for an offset below it."""
         return self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
 
+    def base_after(self, offset: int) -> int | None:
+        """The base offset of the segment after the one that holds `offset`; None if that is the last."""
+        place = max(bisect_right(self._bases, offset), 1)
+        return self._bases[place] if place < len(self._bases) else None
+
     def from_offset(self, offset: int) -> list[Segment]:
         """The segment that holds `offset` and all after it."""
         return self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]

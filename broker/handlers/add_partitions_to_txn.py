@@ -2,7 +2,7 @@
 
 v0-3 are for clients: one transaction, whose partitions are added all or none. v2: PRODUCER_FENCED. v3: flexible. v4
 (KIP-890) is for brokers of Kafka: many transactions, and `verify_only`, which only looks. v5: TRANSACTION_ABORTABLE. Echoless's
-own brokers use `add_or_verify` instead (`broker/native/add_or_verify.py`).
+own brokers use `add_or_verify` instead (`broker/native/add_or_verify.py`). As in Kafka, brokers get that code in version 4, too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from echoless.coordinators.transactions.answers import TransactionAnswer
 from echoless.coordinators.transactions.requests import AddPartitions, VerifyPartitions
 from echoless.protocol.acl import CLUSTER_NAME, AclOperation, ResourceType
 from echoless.protocol.errors import ErrorCode
-from echoless.protocol.state_records.transaction_records import NO_TOPIC_ID, TransactionPartition
+from echoless.protocol.state_records.transaction_records import TransactionPartition
 from echoless.protocol.transaction_answers import encode_add_partitions_response
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ API = declared(__name__)
 
 BROKERS_FROM: Final = 4
 """The first version that brokers send."""
-_FENCED_FROM, _ABORTABLE_FROM = 2, 5
+_FENCED_FROM: Final = 2
 _ASKED_AT_ONCE: Final = 100
 """Transactions that are asked about in one step: each is a task, and thousands of them would hold the loop."""
 _Codes = dict[tuple[str, int], ErrorCode]
@@ -117,35 +117,31 @@ async def _for_brokers(request: Request, services: Services) -> Answer:
     results: list[dict[str, Any]] = []
     for first in range(0, len(transactions), _ASKED_AT_ONCE):
         some = transactions[first : first + _ASKED_AT_ONCE]
-        results += await asyncio.gather(*(_ask(one, request.version, services) for one in some))
+        results += await asyncio.gather(*(_ask(one, services) for one in some))
         await asyncio.sleep(0)
     fields = {"error_code": ErrorCode.NONE, "results_by_transaction": results}
     return with_rows(fields, range(sum([count_of(one.topics) for one in transactions])))
 
 
-async def _ask(one: Any, version: int, services: Services) -> dict[str, Any]:
+async def _ask(one: Any, services: Services) -> dict[str, Any]:
     """The row of one transaction, whose partitions are added or looked at."""
-    rows = located(one.topics, services)
+    places = {(name, index): place for name, index, place in located(one.topics, services)}
+    partitions = frozenset(place for place in places.values() if place is not None)
     identity = one.producer_id, one.producer_epoch
-    places = {
-        (name, index): place or TransactionPartition(name, index, NO_TOPIC_ID)
-        for name, index, place in rows
-    }
-    missing = {row[:2] for row in rows if row[2] is None}
     asked: AddPartitions | VerifyPartitions
-    if one.verify_only:
-        asked = VerifyPartitions(*identity, frozenset(places.values()))
-    elif missing:
+    if None in places.values():
         return _result(
             one,
             lambda *row: (
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if row in missing
+                if places[row] is None
                 else ErrorCode.OPERATION_NOT_ATTEMPTED
             ),
         )
+    if one.verify_only:
+        asked = VerifyPartitions(*identity, partitions)
     else:
-        asked = AddPartitions(*identity, frozenset(places.values()), EPOCH_BUMP_VERSION)
+        asked = AddPartitions(*identity, partitions, EPOCH_BUMP_VERSION)
     answered = services.transactions.ask(one.transactional_id, asked)
     answer = await answered if isinstance(answered, Awaitable) else answered
 
@@ -153,9 +149,7 @@ async def _ask(one: Any, version: int, services: Services) -> dict[str, Any]:
         code = answer.error_code
         if code is ErrorCode.NONE and places[name, index] in answer.abortable:
             code = ErrorCode.TRANSACTION_ABORTABLE
-        return code_of_version(
-            code, version, fenced_from=_FENCED_FROM, abortable_from=_ABORTABLE_FROM
-        )
+        return code
 
     return _result(one, code_of)
 

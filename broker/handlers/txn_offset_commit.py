@@ -6,9 +6,9 @@ TRANSACTION_ABORTABLE. v5: adds the group's partition of `__consumer_offsets` to
 As in Kafka, in this order, the first that fails answers:
 
     rights on transactional id, group and topics; topics that exist; whether this broker coordinates the group
+    the log: the epoch of the producer, if the group's partition knows a newer one (Kafka 4)
     the coordinator of the transaction, unless it is open on the group's partition (`partitions/core/membership.py`)
     the group: members and generations, then the metadata of single partitions
-    the log: the epoch of the producer
 
 What the coordinator of the transaction has said may be out of date once the group is asked: so its word is looked at again in
 the step of the append, and 51 lets the client try again. Until the group is asked it keeps its place among the commits of its
@@ -214,6 +214,10 @@ async def _verify(
     if body.producer_id < 0:
         message = f"producer id {body.producer_id} is that of no transaction"
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, message)
+    entry = producers.get(body.producer_id)
+    if entry is not None and body.producer_epoch < entry.producer_epoch:
+        message = f"producer id {body.producer_id} has epoch {entry.producer_epoch} by now"
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, message)
     question = question_about(producers, body)
     if question is None:
         return partial(_is_as_before, partition, body)
@@ -245,7 +249,7 @@ async def _verify(
 
 
 def _is_as_before(partition: Partition, body: TxnOffsetCommitRequest) -> bool:
-    """Whether the transaction is still open; a producer with an old epoch is refused by the log."""
+    """Whether the transaction is still open; a producer whose epoch has become old meanwhile is refused by the log."""
     return question_about(partition.log.producers, body) is None
 
 

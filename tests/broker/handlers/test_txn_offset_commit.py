@@ -92,6 +92,18 @@ async def test_version_5_adds_the_partition(
     assert [(ask.is_add, ask.client_version) for ask in coordinators.asks] == [(True, 2)] * 2
 
 
+@pytest.mark.usefixtures("coordinators")
+@pytest.mark.parametrize("version", [3, 5])
+async def test_a_fenced_instance_hears_of_that_first(kafka: RawConnection, version: int) -> None:
+    """Its epoch is older than one that the group's partition knows: 47 (Kafka 4), whatever the group would say."""
+    stage = Stage(kafka, "s")
+    one, two = await stage.begin("t"), await stage.begin("t")
+    await stage.add(two)
+    await stage.commit(two, {0: 5})
+    await stage.commit(one, {0: 6}, version=version, member=(3, "stranger", None))
+    assert stage.lines[-1] == f"commit v{version} inputs {{0: 6}}: {{0: 'INVALID_PRODUCER_EPOCH'}}"
+
+
 async def test_an_open_transaction_is_not_asked_about(
     kafka: RawConnection, coordinators: Coordinators
 ) -> None:

@@ -136,6 +136,25 @@ async def test_the_list_of_aborted_transactions_stays_near_what_was_read(
     assert visible(row, 100) == []
 
 
+async def test_the_list_of_aborted_transactions_ends_with_the_segment(
+    running: Running, kafka: RawConnection
+) -> None:
+    """What was read ends there as well: as in Kafka, later transactions are left to later reads."""
+    await create_topic(kafka, "t", 1)
+    hand = HandMadeTransactions(partition_of(running))
+    for producer_id in (1, 2):
+        hand.write(producer_id, b"x")
+    hand.end(1, MarkerType.ABORT)
+    hand.partition.log.roll()
+    hand.end(2, MarkerType.ABORT)
+    hand.write(3, b"x")
+    hand.end(3, MarkerType.ABORT)
+    row = await read(running, 0)
+    assert sorted(row.aborted) == [(1, 0), (2, 1)]
+    row = await read(running, 3)
+    assert sorted(row.aborted) == [(2, 1), (3, 4)]
+
+
 async def test_a_wait_ends_when_the_transaction_has(running: Running, kafka: RawConnection) -> None:
     """A reader of committed records is answered with the marker, one of all records with the batch."""
     await create_topic(kafka, "t", 1)
