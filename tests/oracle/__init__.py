@@ -10,6 +10,6 @@
     messages.py         requests from plain values, and responses as plain values
     scripts.py          the scripts by name
 
-Three scripts play on it: `producers/`, `groups/` (classic) and `consumers/` (KIP-848). Nothing here
+Scripts play on it: `producers/`, `groups/` (classic), `consumers/` (KIP-848), `sessions/` and `transactions/`. Nothing here
 imports the code under test, but for the broken brokers that prove that a fault is seen.
 """

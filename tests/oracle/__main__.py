@@ -1,4 +1,4 @@
-"""`python -m tests.oracle producers|groups|consumers|sessions --histories N --seed S [--only K ... [--minimise]]`.
+"""`python -m tests.oracle SCRIPT --histories N --seed S [--only K ... [--minimise]]`.
 
 Prints how often each named difference occurred, and each failed history step by step; exits 1 when
 one failed. `--only K` plays history K of that seed alone, and `--minimise` leaves out what its failure

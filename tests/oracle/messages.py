@@ -7,6 +7,7 @@ import datetime
 import enum
 import typing
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from tests.support.raw_client import message
@@ -15,7 +16,7 @@ Plain = Any
 """Numbers, strings, bytes, and lists and mappings of them."""
 
 _LEFT_OUT: Final = frozenset({"throttle_time", "error_message", "host", "port", "node_id"})
-_IDS: Final = frozenset({"member_id", "leader"})
+_MEMBER_IDS: Final = frozenset({"member_id", "leader"})
 
 
 def request_of(api: str, version: int, values: Mapping[str, Plain]) -> Any:
@@ -58,18 +59,20 @@ def _nested(annotation: Any) -> type[Any] | None:
     return None
 
 
-def plain(response: Any, name_of: Callable[[str], str]) -> Plain:
-    """The response without what may differ: times, addresses, texts; member ids become names, rows are sorted."""
+def plain(
+    response: Any, name_of: Callable[[Any], Plain], named: AbstractSet[str] = _MEMBER_IDS
+) -> Plain:
+    """The response without what may differ: times, addresses, texts; fields that are `named` get names, rows are sorted."""
     if dataclasses.is_dataclass(response):
         found = {}
         for field in dataclasses.fields(response):
             if field.name in _LEFT_OUT:
                 continue
-            value = plain(getattr(response, field.name), name_of)
-            found[field.name] = name_of(value) if field.name in _IDS else value
+            value = plain(getattr(response, field.name), name_of, named)
+            found[field.name] = name_of(value) if field.name in named else value
         return found
     if isinstance(response, tuple):
-        return sorted((plain(one, name_of) for one in response), key=repr)
+        return sorted((plain(one, name_of, named) for one in response), key=repr)
     if isinstance(response, enum.IntEnum):
         return int(response)
     return response

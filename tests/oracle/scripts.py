@@ -9,8 +9,16 @@ from tests.oracle.groups.script import GroupsScript
 from tests.oracle.producers.script import ProducersScript
 from tests.oracle.script import Script
 from tests.oracle.sessions.script import SessionsScript
+from tests.oracle.transactions.script import TransactionsOf4Script, TransactionsScript
 
 SCRIPTS: Final[dict[str, Script[Any]]] = {
     script.name: script
-    for script in (ProducersScript(), GroupsScript(), ConsumersScript(), SessionsScript())
+    for script in (
+        ProducersScript(),
+        GroupsScript(),
+        ConsumersScript(),
+        SessionsScript(),
+        TransactionsScript(),
+        TransactionsOf4Script(),
+    )
 }

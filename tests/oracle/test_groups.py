@@ -1,4 +1,4 @@
-"""Random histories of groups and of fetch sessions, answered by Apache Kafka and by Echoless. `python -m tests.oracle groups` plays more."""
+"""Random histories of groups, fetch sessions and transactions, answered by Apache Kafka and by Echoless. `python -m tests.oracle groups` plays more."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tests.oracle.contest import contest
 from tests.oracle.groups.script import GroupsScript
 from tests.oracle.script import Script
 from tests.oracle.sessions.script import SessionsScript
+from tests.oracle.transactions.script import TransactionsOf4Script, TransactionsScript
 from tests.support.apache_kafka import KafkaVersion
 from tests.support.fresh_seed import fresh_seed
 from tests.toolchain import require
@@ -24,8 +25,16 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
         (GroupsScript(), 20261122, 24, 1),
         (ConsumersScript(), 20261123, 40, 20),
         (SessionsScript(), 20261126, 20, 40),
+        (TransactionsScript(), 20261128, 12, 20),
+        (TransactionsOf4Script(), 20261128, 12, 20),
     ],
-    ids=["classic groups", "consumer protocol", "fetch sessions"],
+    ids=[
+        "classic groups",
+        "consumer protocol",
+        "fetch sessions",
+        "transactions",
+        "transactions of both generations",
+    ],
 )
 def test_echoless_answers_as_kafka_but_for_the_named_differences(
     script: Script[Any], seed: int, histories: int, answers_min: int

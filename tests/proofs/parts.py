@@ -138,6 +138,15 @@ def session_oracle(seconds: float, seed: int) -> Outcome:
     return _compared(seconds, seed, "sessions", _GROUP_HISTORIES_AT_ONCE)
 
 
+def transaction_oracle(seconds: float, seed: int) -> Outcome:
+    """The same of transactions, half of the time beside Kafka 3.9 and half beside 4.2."""
+    outcome = _compared(seconds / 2, seed, "transactions", _GROUP_HISTORIES_AT_ONCE)
+    other = _compared(seconds / 2, seed, "transactions-4", _GROUP_HISTORIES_AT_ONCE)
+    outcome.figures.update(other.figures)
+    outcome.problems += other.problems
+    return outcome
+
+
 def _compared(seconds: float, seed: int, name: str, histories_at_once: int) -> Outcome:
     """Play histories of one script of the oracle."""
     from tests.oracle.contest import contest
@@ -315,12 +324,13 @@ PARTS: Final[dict[str, tuple[float, Callable[[float, int], Outcome]]]] = {
     "payloads": (0.05, payloads),
     "compacted-readers": (0.05, compacted_readers),
     "session-oracle": (0.02, session_oracle),
+    "transaction-oracle": (0.04, transaction_oracle),
     "groups": (0.05, groups),
     "nemesis": (0.1, nemesis),
-    "soak": (0.1, soak),
+    "soak": (0.08, soak),
     "spark": (0.15, spark),
     "transactions": (0.1, transactions),
-    "siege": (0.1, siege),
+    "siege": (0.08, siege),
 }
 """By name: the share of the time, and the proof."""
 

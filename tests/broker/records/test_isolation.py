@@ -139,7 +139,7 @@ async def test_the_list_of_aborted_transactions_stays_near_what_was_read(
 async def test_the_list_of_aborted_transactions_ends_with_the_segment(
     running: Running, kafka: RawConnection
 ) -> None:
-    """What was read ends there as well: as in Kafka, later transactions are left to later reads."""
+    """A read ends there as well: as in Kafka, later transactions are left to later reads."""
     await create_topic(kafka, "t", 1)
     hand = HandMadeTransactions(partition_of(running))
     for producer_id in (1, 2):
