@@ -111,7 +111,7 @@ class TransactionService(Shards["TransactionShard"]):
 
     def look_for_leader(self, ask: TransactionAsk) -> TransactionAnswered | None:
         """Answers a leader that adds nothing, as `answer` would; None if it has to wait, or is not for this broker."""
-        shard = self.shard_of(ask.transactional_id)
+        shard = self.shard_of(ask.transactional_id) if ask.transactional_id else None
         return None if shard is None else shard.look_for_leader(ask)
 
     def ask_coordinator(self, ask: TransactionAsk) -> AnsweredNowOrLater:

@@ -157,6 +157,16 @@ async def test_a_batch_outside_of_the_transaction_opens_none(
     assert stable(running, 1) == (0, 0)
 
 
+async def test_a_batch_of_an_empty_transactional_id(
+    running: Running, two: list[RawConnection]
+) -> None:
+    """Kafka's code, 42, also where the coordinator of the id would be on this broker."""
+    kafka, _ = two
+    rows = [PartitionData("t", 0, batch(await begin(kafka)))]
+    (answer,) = await kafka.produce(11, -1, rows, "")
+    assert answer.error == ErrorCode.INVALID_REQUEST
+
+
 async def test_a_batch_that_was_let_in_before_the_abort(
     running: Running, two: list[RawConnection]
 ) -> None:

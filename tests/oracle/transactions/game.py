@@ -98,7 +98,7 @@ class TransactionsGame(SteppedGame[Request]):
         self.figures[WHOLE_READS] += step.api == READ
         before = self._states
         theirs, ours = [await asker.settled() for asker in self._askers]
-        if step.api != TIME_OUT and self._is_late():
+        if step.api != TIME_OUT and self._is_late(begun):
             self.unjudged, self.is_over = TOO_SLOW, True
             return
         self._note_open(ours, begun)
@@ -167,8 +167,11 @@ class TransactionsGame(SteppedGame[Request]):
             else:
                 self._opened.pop(name, None)
 
-    def _is_late(self) -> bool:
-        return any(time.monotonic() - opened > _LATE_S for opened in self._opened.values())
+    def _is_late(self, begun: float) -> bool:
+        """Whether a transaction may have timed out in a step that began then."""
+        mortal = [row for row in self._states.values() if row["timeout"] == SHORT_MS]
+        times = [*self._opened.values(), begun] if mortal else self._opened.values()
+        return any(time.monotonic() - since > _LATE_S for since in times)
 
 
 def _alike(step: Request, kafka: Plain, echoless: Plain) -> tuple[Plain, Plain]:
