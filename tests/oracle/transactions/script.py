@@ -36,6 +36,8 @@ class TransactionsScript(Script[Request]):
         "auto.create.topics.enable": "false",
         "log.cleaner.enable": "false",
         "log.retention.ms": "-1",
+        # On a busy machine it would lose its leads for a moment, and with them what it keeps in memory only.
+        "broker.session.timeout.ms": "9000",
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
     }
     variants = (
