@@ -106,6 +106,9 @@ _OWN_TOOLS = (
     debian_program("kcat", "kcat", used_by="the groups of real clients"),
     debian_program("faketime", "faketime", used_by="the test of a clock that is set"),
     debian_program("openssl", "openssl", used_by="the tests of TLS with ZooKeeper"),
+    debian_program(
+        "spin", "spin", "gcc", "libc6-dev", used_by="the models of how transactions are ended"
+    ),
     Tool(
         name="kafka",
         used_by="the oracle and every other test marked `kafka`",
