@@ -155,8 +155,8 @@ def load(brokers: Brokers, one_load: Load, seconds: float) -> Mapping[str, float
         found = [json.loads(one.communicate()[0]) for one in running]
         spent = brokers.processor_s() - before
     transactions = sum(one.pop("transactions") for one in found)
-    per_s, cost_us = transactions / seconds, 1e6 * spent / transactions
-    return {"per_s": per_s, "cost_us": cost_us, **found[0]}
+    cost_us = 1e6 * spent / transactions if transactions else float("nan")
+    return {"per_s": transactions / seconds, "cost_us": cost_us, **found[0]}
 
 
 Row = tuple[str, list[Mapping[str, float]]]
