@@ -14,6 +14,10 @@ _TRANSACTION_KEY: Final = 1
 """FindCoordinator: the key is a transactional id."""
 ABORT_TIMEOUT_S: Final = 30.0
 """The time for an abort to reach all partitions, before the command gives up waiting."""
+NO_TIMEOUT_MS: Final = 2**31 - 1
+"""The timeout of a session that commits in two phases: its transactions have none."""
+_FENCING_TIMEOUT_MS: Final = 60_000
+"""The timeout of the session that ends such a transaction; nothing is sent in it."""
 _PAUSE_S: Final = 0.05
 _AGAIN_S: Final = 1.0
 """The time after which a transaction that is still open is aborted again: the record of the abort was not stored."""
@@ -145,7 +149,10 @@ def _late(described: Document) -> str:
 def _fence(cluster: ClusterConnections, described: Document) -> bool:
     """Begins a new session of the id, whose timeout stays; returns whether its coordinator aborts something first."""
     name = described["transactional_id"]
-    fields = {"transactional_id": name, "transaction_timeout": described["timeout_ms"]}
+    timeout_ms = described["timeout_ms"]
+    if timeout_ms == NO_TIMEOUT_MS:
+        timeout_ms = _FENCING_TIMEOUT_MS
+    fields = {"transactional_id": name, "transaction_timeout": timeout_ms}
     answer = cluster.request_to(described["coordinator"], "init_producer_id", fields)
     if answer.error_code.name == "concurrent_transactions":
         return True

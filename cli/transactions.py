@@ -12,6 +12,7 @@ from echoless.cli.completion import topic_names, transactional_ids
 from echoless.cli.errors import CommandError
 from echoless.cli.hanging_transactions import HangingPlace, abort_hanging
 from echoless.cli.open_transactions import (
+    NO_TIMEOUT_MS,
     OPEN_STATES,
     TransactionStateName,
     abort_transaction,
@@ -107,8 +108,12 @@ def describe(
 def _title(found: dict[str, Any]) -> str:
     start_ms = found["start_ms"]
     since = "" if start_ms is None else f", begun {time_text(start_ms)} UTC"
+    timeout_ms = found["timeout_ms"]
+    timeout = f"timeout {timeout_ms / 1000:g} s"
+    if timeout_ms == NO_TIMEOUT_MS:
+        timeout = "no timeout (two-phase commit)"
     return (
-        f"{found['transactional_id']}: {found['state']}{since}, timeout {found['timeout_ms'] / 1000:g} s, "
+        f"{found['transactional_id']}: {found['state']}{since}, {timeout}, "
         f"producer {found['producer_id']} in epoch {found['producer_epoch']}, coordinated by broker {found['coordinator']}"
     )
 

@@ -43,6 +43,7 @@ class AclOperation(enum.IntEnum):
     IDEMPOTENT_WRITE = 12
     CREATE_TOKENS = 13
     DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
 
 
 class Permission(enum.IntEnum):
@@ -84,7 +85,7 @@ SUPPORTED: Final[Mapping[ResourceType, frozenset[AclOperation]]] = {
             *(_O.ALTER_CONFIGS, _O.IDEMPOTENT_WRITE),
         }
     ),
-    _T.TRANSACTIONAL_ID: frozenset({_O.WRITE, _O.DESCRIBE}),
+    _T.TRANSACTIONAL_ID: frozenset({_O.WRITE, _O.DESCRIBE, _O.TWO_PHASE_COMMIT}),
     _T.DELEGATION_TOKEN: frozenset({_O.DESCRIBE}),
     _T.USER: frozenset({_O.CREATE_TOKENS, _O.DESCRIBE_TOKENS}),
 }

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from echoless.broker.config.security import SecurityConfig
 from echoless.broker.config.setting import setting
-from echoless.broker.config.values import INT32_MAX, duration, integer
+from echoless.broker.config.values import INT32_MAX, boolean, duration, integer
 
 
 @dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
@@ -20,6 +20,11 @@ class TransactionSettings(SecurityConfig):
         900_000,
         duration(1, INT32_MAX),
         "longest transaction timeout that a producer may ask for",
+    )
+    transaction_two_phase_commit_enable: bool = setting(
+        False,
+        boolean(),
+        "a preview of KIP-939: producers may ask for transactions without a timeout, and keep them over a restart",
     )
     transactional_id_expiration_ms: int = setting(
         604_800_000,

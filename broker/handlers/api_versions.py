@@ -23,7 +23,6 @@ from echoless.protocol.api_versions import (
 from echoless.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from echoless.broker.metadata.features import Features
     from echoless.broker.services import Services
 
 API = declared(__name__)
@@ -31,6 +30,7 @@ API = declared(__name__)
 _SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
+_INIT_PRODUCER_ID: Final = 22
 _ROWS: Final = [
     ApiVersionsRow(
         api.key,
@@ -39,6 +39,11 @@ _ROWS: Final = [
     )
     for api in sorted(APIS, key=lambda api: api.key)
 ]
+_ROWS_WITHOUT_PREVIEW: Final = [
+    row._replace(version_max=row.version_max - 1) if row.api_key == _INIT_PRODUCER_ID else row
+    for row in _ROWS
+]
+"""The newest version of InitProducerId is for two-phase commit (KIP-939) alone."""
 
 
 def handle(request: Request, services: Services) -> Answer:
@@ -48,17 +53,20 @@ def handle(request: Request, services: Services) -> Answer:
     if is_valid:
         request.peer.software = Software(request.client_id, *body)
     code = ErrorCode.NONE if is_valid else ErrorCode.INVALID_REQUEST
-    return _answer(request, code, services.features)
+    return _answer(request, code, services)
 
 
 def refuse(refusal: Refusal, services: Services) -> Answer:
     """The error, and the list of APIs: it tells the client which versions to use instead."""
-    return _answer(refusal.request, refusal.error.code, services.features)
+    return _answer(refusal.request, refusal.error.code, services)
 
 
-def _answer(request: Request, error_code: ErrorCode, features: Features) -> bytes:
+def _answer(request: Request, error_code: ErrorCode, services: Services) -> bytes:
+    features = services.features
+    has_preview = services.config.transaction_two_phase_commit_enable
+    rows = _ROWS if has_preview else _ROWS_WITHOUT_PREVIEW
     version = request.version if API.serves(request.version) else 0
-    return encode_api_versions_response(version, error_code, _ROWS, features.rows(), features.epoch)
+    return encode_api_versions_response(version, error_code, rows, features.rows(), features.epoch)
 
 
 SERVED = Served(API, handle, refuse, permit=permits.everyone)

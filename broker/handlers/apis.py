@@ -84,7 +84,7 @@ APIS: Final[tuple[Api, ...]] = (
         key=22,
         name="init_producer_id",
         version_min=0,
-        version_max=5,
+        version_max=6,
         flexible_from=2,
         read_request=decode_init_producer_id_request,
     ),

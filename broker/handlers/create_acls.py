@@ -46,9 +46,20 @@ async def handle(request: Request, services: Services) -> Answer:
 def _read(creation: Any, services: Services) -> Binding | KafkaError:
     try:
         find_access(services)
-        return read_binding(creation)
+        return _checked(read_binding(creation), services)
     except KafkaError as error:
         return error
+
+
+def _checked(binding: Binding, services: Services) -> Binding:
+    """Raises `KafkaError` for an operation that older brokers of the cluster cannot read."""
+    is_new = binding.entry.operation is AclOperation.TWO_PHASE_COMMIT
+    if is_new and not services.features.transaction_version:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "TwoPhaseCommit cannot be stored yet: not all brokers of the cluster know it (echoless features describe)",
+        )
+    return binding
 
 
 async def _create(access: Access, bindings: list[Binding]) -> dict[Pattern, KafkaError]:

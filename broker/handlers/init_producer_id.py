@@ -1,7 +1,7 @@
-"""InitProducerId (22), versions 0-5: a new producer id with epoch 0; of a transactional id the identity of its session.
+"""InitProducerId (22), versions 0-6: a new producer id with epoch 0; of a transactional id the identity of its session.
 
 v2 flexible; v3 (KIP-360) the client may name its old id and epoch, which only matters to
-transactions; v4 PRODUCER_FENCED and v5 TRANSACTION_ABORTABLE are for transactions too. Without a
+transactions; v4 PRODUCER_FENCED and v5 TRANSACTION_ABORTABLE are for transactions too; v6 (KIP-939) is for two-phase commit, and listed only where the setting allows it. Without a
 transactional id every call gets a new id, from the block this broker has claimed; with one its coordinator decides
 (`coordinators/transactions/initialisations.py`).
 
@@ -69,12 +69,19 @@ def _init_transactional_id(
 
     name = body.transactional_id
     assert name is not None
-    asked = InitTransactionalId(body.timeout_ms, body.producer_id, body.producer_epoch)
+    asked = InitTransactionalId(
+        *(body.timeout_ms, body.producer_id, body.producer_epoch),
+        body.enable2_pc,
+        body.keep_prepared_txn,
+    )
 
     def pack(answer: TransactionAnswer) -> bytes:
         note_answer(services, request, name, asked, answer)
         code = code_of_version(answer.error_code, request.version, fenced_from=_FENCED_FROM)
-        return _answer(request, code, answer.producer_id, answer.producer_epoch)
+        return encode_init_producer_id_response(
+            *(request.version, code, answer.producer_id, answer.producer_epoch),
+            (answer.kept_producer_id, answer.kept_producer_epoch),
+        )
 
     return packed(services.transactions.ask(name, asked), pack)
 
@@ -132,7 +139,7 @@ def refuse(refusal: Refusal, _services: Services) -> Answer:
 
 
 def permit(request: Request, rights: Rights, services: Services) -> Denial | None:
-    """Needs Write on the transactional id; without one, IdempotentWrite or, by default, Write on any topic."""
+    """Needs Write on the transactional id, and TwoPhaseCommit for that; without an id, IdempotentWrite or, by default, Write on any topic."""
     transactional_id = request.body.transactional_id
     if transactional_id is None:
         return (
@@ -140,8 +147,13 @@ def permit(request: Request, rights: Rights, services: Services) -> Denial | Non
             if may_be_idempotent(rights, services)
             else Denial(denied(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER))
         )
-    may = rights.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
-    return None if may else Denial(denied(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID))
+    needed = [AclOperation.WRITE]
+    if request.body.enable2_pc:
+        needed.append(AclOperation.TWO_PHASE_COMMIT)
+    for operation in needed:
+        if not rights.may(operation, ResourceType.TRANSACTIONAL_ID, transactional_id):
+            return Denial(denied(operation, ResourceType.TRANSACTIONAL_ID))
+    return None
 
 
 def may_be_idempotent(rights: Rights, services: Services) -> bool:

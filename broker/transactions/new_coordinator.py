@@ -19,6 +19,7 @@ def new_coordinator(
             transaction_max_timeout_ms=config.transaction_max_timeout_ms,
             transactional_id_expiration_ms=config.transactional_id_expiration_ms,
             transaction_version=version,
+            two_phase_commit_enable=config.transaction_two_phase_commit_enable,
         ),
         elected_connection,
     )

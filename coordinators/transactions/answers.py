@@ -27,6 +27,9 @@ class TransactionAnswer(NamedTuple):
     """Partitions of a `VerifyPartitions` that are not in the transaction (120)."""
     number: int = NO_NUMBER
     """The transaction that partitions were added to, or looked for in, counted by transactional id."""
+    kept_producer_id: int = NO_PRODUCER_ID
+    """With the epoch: the session that wrote the transaction that is kept, if one is."""
+    kept_producer_epoch: int = NO_PRODUCER_EPOCH
 
 
 class Transition(NamedTuple):

@@ -21,6 +21,8 @@ class TransactionConfig(NamedTuple):
     """Requests of one id that may wait. A client has one under way; others come from retries and new instances."""
     retry_ms: int = 100
     """Time after which the end of a transaction is stored again, if that failed."""
+    two_phase_commit_enable: bool = False
+    """Whether a session may ask for transactions without a timeout."""
     keeps_connection_order: bool = True
     """Whether a request is ignored, and its connection closed, if a newer connection has spoken for the same session."""
 

@@ -4,6 +4,7 @@
 |---|---|---|---|---|
 | unknown | new producer id | new producer id | | |
 | Ongoing | abort, fenced; 51 | abort; 51 | 90 | 90 |
+| Ongoing in two phases (KIP-939), to be kept | next epoch, the transaction stays | next epoch, it stays | the current one again | 90 |
 | Empty, Complete | next identity | next identity | the current one again | 90 |
 
 "The one before" is stored, and a new instance clears it, so a fenced one never gets in by a retry.
@@ -21,7 +22,12 @@ from echoless.coordinators.transactions.identity import (
     next_identity,
 )
 from echoless.coordinators.transactions.requests import InitTransactionalId
-from echoless.coordinators.transactions.transitions import emptied, identity_of, prepared
+from echoless.coordinators.transactions.transitions import (
+    emptied,
+    identity_of,
+    kept,
+    prepared,
+)
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.state_records.transaction_records import (
     NO_PRODUCER_EPOCH,
@@ -33,6 +39,7 @@ from echoless.protocol.state_records.transaction_records import (
 )
 
 NO_SPARE_ID = TransactionAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+NO_TIMEOUT_MS = 2**31 - 1
 _FENCED = TransactionAnswer(ErrorCode.PRODUCER_FENCED)
 _ENDS = TransactionAnswer(ErrorCode.CONCURRENT_TRANSACTIONS)
 
@@ -40,6 +47,12 @@ _ENDS = TransactionAnswer(ErrorCode.CONCURRENT_TRANSACTIONS)
 def init_error(request: InitTransactionalId, config: TransactionConfig) -> ErrorCode:
     """The error of a request that makes no sense whatever the state; NONE without one."""
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
+        return ErrorCode.INVALID_REQUEST
+    if request.is_two_phase:
+        if not config.two_phase_commit_enable:
+            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return ErrorCode.NONE
+    if request.keeps_prepared:
         return ErrorCode.INVALID_REQUEST
     if not 0 < request.timeout_ms <= config.transaction_max_timeout_ms:
         return ErrorCode.INVALID_TRANSACTION_TIMEOUT
@@ -56,6 +69,8 @@ def decide_init(
         return _begin(None, _new_id(given), request, now, NO_PRODUCER_EPOCH)
     is_current = asked == identity_of(value)
     if value.status is TransactionStatus.ONGOING:
+        if request.keeps_prepared and value.is_two_phase:
+            return _keep(value, asked, now, is_new=is_new)
         return _abort(value, now, given, is_current=is_current) if is_new or is_current else _FENCED
     if is_new or is_current:
         following = next_identity(identity_of(value), given.spare_producer_id)
@@ -87,8 +102,37 @@ def _begin(
 ) -> Transition | TransactionAnswer:
     if identity is None:
         return NO_SPARE_ID
-    changed = emptied(value, identity, request.timeout_ms, now, last_epoch=last_epoch)
+    changed = emptied(
+        *(value, identity, _timeout_ms(request), now),
+        last_epoch=last_epoch,
+        is_two_phase=request.is_two_phase,
+    )
     return Transition(changed, TransactionAnswer(ErrorCode.NONE, *identity))
+
+
+def _timeout_ms(request: InitTransactionalId) -> int:
+    """The timeout to store; Kafka takes the longest for none."""
+    return NO_TIMEOUT_MS if request.is_two_phase else request.timeout_ms
+
+
+def _keep(
+    value: TransactionValue, asked: ProducerIdentity, now: Now, *, is_new: bool
+) -> Transition | TransactionAnswer:
+    """Leave the open transaction to the new session, which can only end it."""
+    if is_new or asked == identity_of(value):
+        last_epoch = NO_PRODUCER_EPOCH if is_new else value.producer_epoch
+        changed = kept(value, now, last_epoch=last_epoch)
+        return Transition(changed, _kept_answer(changed))
+    return _kept_answer(value) if is_last(value, asked) else _FENCED
+
+
+def _kept_answer(value: TransactionValue) -> TransactionAnswer:
+    return TransactionAnswer(
+        ErrorCode.NONE,
+        *identity_of(value),
+        kept_producer_id=value.producer_id,
+        kept_producer_epoch=value.kept_epoch,
+    )
 
 
 def _abort(
@@ -120,11 +164,13 @@ def _repeat(
     if value.producer_epoch == EPOCH_MAX:  # which an abort left behind; it is not for clients
         return _begin(value, _new_id(given), request, now, value.last_epoch)
     answer = TransactionAnswer(ErrorCode.NONE, *identity_of(value))
-    if value.status is TransactionStatus.EMPTY and value.timeout_ms == request.timeout_ms:
+    terms = (_timeout_ms(request), request.is_two_phase)
+    if value.status is TransactionStatus.EMPTY and (value.timeout_ms, value.is_two_phase) == terms:
         return answer
     changed = value._replace(
         status=TransactionStatus.EMPTY,
-        timeout_ms=request.timeout_ms,
+        timeout_ms=terms[0],
+        is_two_phase=request.is_two_phase,
         update_ms=now.wall_ms,
         start_ms=NO_START,
     )

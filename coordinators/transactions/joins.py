@@ -9,6 +9,7 @@ from echoless.coordinators.transactions.requests import AddPartitions, VerifyPar
 from echoless.coordinators.transactions.transitions import joined
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.state_records.transaction_records import (
+    NO_PRODUCER_EPOCH,
     EndedTransaction,
     TransactionEnd,
     TransactionStatus,
@@ -27,6 +28,8 @@ def decide_add(
         code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if code is not ErrorCode.NONE:
         return TransactionAnswer(code)
+    if value.kept_epoch != NO_PRODUCER_EPOCH:
+        return TransactionAnswer(ErrorCode.INVALID_TXN_STATE)
     if value.status is TransactionStatus.ONGOING and request.partitions <= value.partitions:
         return TransactionAnswer(number=value.number)
     changed = joined(value, request, now)
@@ -40,6 +43,8 @@ def verified(value: TransactionValue | None, request: VerifyPartitions) -> Trans
     code = _identity_error(value, request)
     if code is ErrorCode.NONE and value.status.is_prepared:
         code = ErrorCode.CONCURRENT_TRANSACTIONS
+    if code is ErrorCode.NONE and value.kept_epoch != NO_PRODUCER_EPOCH:
+        code = ErrorCode.INVALID_TXN_STATE
     if code is not ErrorCode.NONE:
         return TransactionAnswer(code)
     missing = request.partitions - value.partitions

@@ -19,6 +19,10 @@ class InitTransactionalId(NamedTuple):
     producer_id: int = NO_PRODUCER_ID
     """With the epoch: the identity of a session that goes on after an error; without, a new instance asks."""
     producer_epoch: int = NO_PRODUCER_EPOCH
+    is_two_phase: bool = False
+    """Whether the session's transactions are ended by an external coordinator, and have no timeout (KIP-939)."""
+    keeps_prepared: bool = False
+    """Whether an open transaction of such a session is kept, to be ended by the new one."""
 
 
 class AddPartitions(NamedTuple):

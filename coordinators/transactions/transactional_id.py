@@ -206,6 +206,8 @@ def _adopt(state: TransactionalIdState, now: Now, deadline_ms: int | None = None
     value = state.value
     assert value is not None
     if value.status is TransactionStatus.ONGOING:
+        if value.is_two_phase:
+            return state, []
         if deadline_ms is None:
             deadline_ms = now.monotonic_ms + value.timeout_ms
         return state._replace(deadline_ms=deadline_ms), [SetTimer(TIMEOUT, deadline_ms)]
@@ -250,7 +252,8 @@ def _not_stored(
         effects.append(ForgetTransactionalId())
     elif value.status.is_prepared:
         effects.append(SetTimer(COMPLETION, now.monotonic_ms + given.config.retry_ms))
-    elif value.status is TransactionStatus.ONGOING:  # whose time may have come meanwhile
+    elif value.status is TransactionStatus.ONGOING and not value.is_two_phase:
+        # Its time may have come meanwhile.
         at_ms = max(state.deadline_ms, now.monotonic_ms + given.config.retry_ms)
         effects.append(SetTimer(TIMEOUT, at_ms))
     return state, effects
@@ -338,6 +341,8 @@ def _timer(
 def _time_out(state: TransactionalIdState, now: Now, given: StepInputs) -> Stepped:
     value = state.value
     if value is None or state.is_pending or value.status is not TransactionStatus.ONGOING:
+        return state, []
+    if value.is_two_phase:
         return state, []
     if now.monotonic_ms < state.deadline_ms:
         return state, [SetTimer(TIMEOUT, state.deadline_ms)]

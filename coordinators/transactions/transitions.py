@@ -4,6 +4,7 @@
 |---|---|---|
 | unknown, Empty, Complete | Empty | `emptied` |
 | Empty, Complete, Ongoing | Ongoing | `joined` |
+| Ongoing | Ongoing, in another session | `kept` |
 | Ongoing; to PrepareAbort also Empty, Complete | Prepare | `prepared` |
 | Prepare | Complete | `completed` |
 """
@@ -40,6 +41,7 @@ def emptied(
     now: Now,
     *,
     last_epoch: int = NO_PRODUCER_EPOCH,
+    is_two_phase: bool = False,
 ) -> TransactionValue:
     """Begin a session. `last_epoch`: the epoch that the same session had before, if it had one."""
     return TransactionValue(
@@ -49,6 +51,23 @@ def emptied(
         number=0 if value is None else value.number,
         last_epoch=last_epoch,
         ended=None if value is None else value.ended,
+        is_two_phase=is_two_phase,
+    )
+
+
+def kept(value: TransactionValue, now: Now, *, last_epoch: int) -> TransactionValue:
+    """Begin a session that keeps the open transaction of the one before.
+
+    Epochs are raised up to the highest, which is not for clients otherwise: the transaction has to be ended under its
+    producer id.
+    """
+    is_kept = value.kept_epoch != NO_PRODUCER_EPOCH
+    return value._replace(
+        producer_epoch=fencing_epoch(value.producer_epoch),
+        update_ms=now.wall_ms,
+        previous_producer_id=value.producer_id,
+        last_epoch=last_epoch,
+        kept_epoch=value.kept_epoch if is_kept else value.producer_epoch,
     )
 
 
@@ -101,6 +120,7 @@ def prepared(
         number=value.number + (not is_open),
         last_epoch=last_epoch,
         ended=EndedTransaction(value.producer_id, value.producer_epoch, end),
+        kept_epoch=NO_PRODUCER_EPOCH,
     )
 
 

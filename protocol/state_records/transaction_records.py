@@ -35,12 +35,15 @@ _KEY_VERSION: Final = 0
 _WRITTEN: Final = INT16.pack(1)
 _VERSION_MAX: Final = 1
 _PREVIOUS_ID, _NEXT_ID, _CLIENT_VERSION = 0, 1, 2
-_NUMBER, _LAST_EPOCH, _ENDED = 10_000, 10_001, 10_002
+_NUMBER, _LAST_EPOCH, _ENDED, _TWO_PHASE, _KEPT_EPOCH = range(10_000, 10_005)
 _TOPIC_ID: Final = 10_000
 """A tag of a topic."""
 _TAG_BYTES: Final = {
     tag: write_unsigned_varint(tag)
-    for tag in (_PREVIOUS_ID, _NEXT_ID, _CLIENT_VERSION, _NUMBER, _LAST_EPOCH, _ENDED, _TOPIC_ID)
+    for tag in (
+        *(_PREVIOUS_ID, _NEXT_ID, _CLIENT_VERSION, _NUMBER, _LAST_EPOCH, _ENDED),
+        *(_TWO_PHASE, _KEPT_EPOCH, _TOPIC_ID),
+    )
 }
 
 
@@ -116,6 +119,10 @@ class TransactionValue(NamedTuple):
     """The epoch before the current one, if the same session had it: it may ask for the current one again."""
     ended: EndedTransaction | None = None
     """The transaction that ended last, or whose end is decided. None if it is not known, as in records of Kafka."""
+    is_two_phase: bool = False
+    """Whether an external coordinator ends the session's transactions (KIP-939): they have no timeout."""
+    kept_epoch: int = NO_PRODUCER_EPOCH
+    """The epoch of the session that wrote the open transaction, if a later one has kept it; that one can only end it."""
 
 
 def write_transaction_key(transactional_id: str) -> bytes:
@@ -158,6 +165,10 @@ def _tags(value: TransactionValue) -> Iterable[tuple[int, bytes]]:
     if value.ended is not None:
         producer_id, epoch, end = value.ended
         yield _ENDED, INT64.pack(producer_id) + INT16.pack(epoch) + INT8.pack(end)
+    if value.is_two_phase:
+        yield _TWO_PHASE, INT8.pack(1)
+    if value.kept_epoch != NO_PRODUCER_EPOCH:
+        yield _KEPT_EPOCH, INT16.pack(value.kept_epoch)
 
 
 def _pack_topics(partitions: Iterable[TransactionPartition]) -> bytes:
@@ -201,6 +212,8 @@ def read_transaction_value(data: bytes) -> TransactionValue:
         tags[_NUMBER].int64() if _NUMBER in tags else 0,
         tags[_LAST_EPOCH].int16() if _LAST_EPOCH in tags else NO_PRODUCER_EPOCH,
         _read_ended(tags[_ENDED]) if _ENDED in tags else None,
+        _TWO_PHASE in tags and bool(tags[_TWO_PHASE].int8()),
+        tags[_KEPT_EPOCH].int16() if _KEPT_EPOCH in tags else NO_PRODUCER_EPOCH,
     )
 
 

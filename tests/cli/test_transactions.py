@@ -16,6 +16,7 @@ from tests.broker.handlers.one_transaction import (
     add,
     begin,
     end,
+    init,
     state,
     until_state,
 )
@@ -244,3 +245,21 @@ async def test_a_partition_that_does_not_exist(
     """Named as it was typed."""
     refused = await transactions(*("abort", "--topic", "t", "--partition", 2, "--start-offset", 0))
     assert refused.err == "echoless: t has 2 partitions, none of number 2\n"
+
+
+async def test_a_transaction_without_a_timeout(
+    tmp_path: Path, transactions: Transactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two-phase commit: it is named as such, and can be aborted like any other."""
+    async with in_process(tmp_path / "two", transaction_two_phase_commit_enable=True) as running:
+        monkeypatch.setenv("ECHOLESS_BOOTSTRAP_SERVER", running.kafka_address)
+        kafka = await RawConnection.open(running.kafka_address)
+        await create_topic(kafka, "t", 1)
+        await begin(kafka)
+        answer = await init(kafka, 6, phases=(True, False))
+        await add(kafka, (answer.producer_id, answer.producer_epoch), {"t": (0,)})
+        described = await transactions("describe", ID)
+        assert "no timeout (two-phase commit)" in described.out
+        assert (await transactions("abort", ID)).code == 0
+        await until_state(kafka, "CompleteAbort")
+        await kafka.close()

@@ -53,6 +53,8 @@ VALUES: Mapping[str, st.SearchStrategy[Any]] = {
     ),
     "producer_id": int64,
     "producer_epoch": int16,
+    "enable2_pc": st.booleans(),
+    "keep_prepared_txn": st.booleans(),
 }
 
 
@@ -182,8 +184,10 @@ def test_a_producer_id_is_packed_as_kio_packs_it(
 ) -> None:
     """It holds in every version."""
     fields = {"producer_id": producer_id, "producer_epoch": producer_epoch}
+    kept = (producer_id ^ 1, producer_epoch ^ 1)
+    fields |= {"ongoing_txn_producer_id": kept[0], "ongoing_txn_producer_epoch": kept[1]}
     assert encode_init_producer_id_response(
-        version, code, producer_id, producer_epoch
+        version, code, producer_id, producer_epoch, kept
     ) == init_producer_id.API.encode_response(
         version, {"throttle_time": 0, "error_code": code, **fields}
     )

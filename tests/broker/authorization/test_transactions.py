@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from echoless.broker.config.names import Authorizer
 from echoless.protocol.acl import AclOperation
 from echoless.protocol.errors import ErrorCode
 from tests.broker.handlers.one_transaction import (
@@ -17,6 +20,7 @@ from tests.broker.handlers.one_transaction import (
 )
 from tests.compatibility.offsets_in_transactions import Identity, Stage
 from tests.support.acls import GROUP, TRANSACTIONAL_ID, AclEditor
+from tests.support.in_process import in_process
 from tests.support.raw_client import RawConnection
 
 WRITE, READ, DESCRIBE = AclOperation.WRITE, AclOperation.READ, AclOperation.DESCRIBE
@@ -40,6 +44,21 @@ async def test_another_id_is_denied_in_each_api(kafka: RawConnection) -> None:
     assert (await end(kafka, identity, name="other")).error_code == DENIED
     (row,) = await describe(kafka, "other")
     assert row.error_code == DENIED
+
+
+async def test_two_phases_need_a_right_of_their_own(tmp_path: Path) -> None:
+    """53 with Write alone, whatever the setting says."""
+    settings = {"authorizer": Authorizer.ACL, "transaction_two_phase_commit_enable": True}
+    async with in_process(tmp_path, **settings) as running:
+        acls = AclEditor(running.broker.access)
+        kafka = await RawConnection.open(running.kafka_address)
+        await acls.allow(WRITE, ID, resource_type=TRANSACTIONAL_ID)
+        await find(kafka)
+        assert (await init(kafka, 6, phases=(True, False))).error_code == DENIED
+        assert (await init(kafka, 6)).error_code == NONE
+        await acls.allow(AclOperation.TWO_PHASE_COMMIT, ID, resource_type=TRANSACTIONAL_ID)
+        assert (await init(kafka, 6, phases=(True, False))).error_code == NONE
+        await kafka.close()
 
 
 async def test_a_topic_that_may_not_be_written_is_not_added(

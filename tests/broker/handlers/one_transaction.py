@@ -12,6 +12,8 @@ from tests.support.raw_client import RawConnection, nested
 
 ID = "orders"
 TIMEOUT = datetime.timedelta(minutes=1)
+TWO_PHASES_FROM = 6
+"""The version of InitProducerId with KIP-939."""
 Identity = tuple[int, int]
 
 
@@ -30,6 +32,7 @@ async def init(
     identity: Identity = (-1, -1),
     name: str = ID,
     within: datetime.timedelta = TIMEOUT,
+    phases: tuple[bool, bool] = (False, False),
 ) -> Any:
     """The answer to InitProducerId; waits while an end is under way, or there are no producer ids yet."""
     values = {
@@ -38,6 +41,8 @@ async def init(
         "producer_id": identity[0],
         "producer_epoch": identity[1],
     }
+    if version >= TWO_PHASES_FROM:
+        values |= {"enable2_pc": phases[0], "keep_prepared_txn": phases[1]}
     while True:
         answer = await call(kafka, "init_producer_id", version, **values)
         if answer.error_code not in {

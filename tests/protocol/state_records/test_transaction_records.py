@@ -49,6 +49,7 @@ VALUES = st.builds(
     st.frozensets(PARTITIONS, max_size=6),
     *(INT64, INT64, INT64, INT64, INT16, INT64, INT16),
     st.none() | st.builds(EndedTransaction, INT64, INT16, st.sampled_from(TransactionEnd)),
+    *(st.booleans(), INT16),
 )
 
 

@@ -8,7 +8,8 @@
 6. Identities are given once: to one session, never one that another had, never the highest epoch.
 7. A session that is not fenced can go on, and learns the truth about the transaction that ended last.
 8. Nothing is stuck: what is under way has a record, a marker or a timer that moves it on, and each request an answer to come.
-9. What the core serves from is the last committed record, and its bytes say the same.
+9. A transaction in two phases ends only for a request, and one that is kept takes nothing more.
+10. What the core serves from is the last committed record, and its bytes say the same.
 """
 
 from __future__ import annotations
@@ -76,6 +77,10 @@ def _decided(world: IdWorld, value: TransactionValue, by: TransactionRequest | N
         expect(by[:2] == before[:2], "a session ends what is not its own")
         expect(by.is_commit == is_commit, "the opposite of what was asked for")
         _is_not_fenced(world, by[:2], "ends a transaction")
+    if before.status is TransactionStatus.ONGOING and before.is_two_phase:
+        expect(by is not None, "a transaction in two phases ends, and no one has asked for it")
+        is_kept = isinstance(by, InitTransactionalId) and by.keeps_prepared
+        expect(not is_kept, "a transaction ends that was to be kept")
     if isinstance(by, InitTransactionalId) and not is_new_instance(by):
         _is_not_fenced(world, by[1:3], "aborts a transaction")
     partitions = before.partitions if before.status is TransactionStatus.ONGOING else frozenset()
@@ -118,6 +123,7 @@ def answered(world: IdWorld, request: TransactionRequest, answer: TransactionAns
                 and request.partitions <= value.partitions,
                 "a partition is acknowledged that is not in the transaction",
             )
+            expect(value.kept_epoch == -1, "a partition is added to a transaction that was kept")
         case EndTransaction():
             own = [each for each in world.decisions if each[2:4] == request[:2]]
             expect(bool(own) and own[-1].is_commit == request.is_commit, "an end that is not true")
@@ -189,7 +195,9 @@ def judge_state(world: IdWorld, inputs: StepInputs) -> None:
     expect(read_transaction_value(write_transaction_value(value)) == value, "bytes that differ")
     if state.storing is not None:
         return
-    if value.status is TransactionStatus.ONGOING:
+    if value.status is TransactionStatus.ONGOING and value.is_two_phase:
+        expect("timeout" not in world.timers, "a transaction in two phases that times out")
+    elif value.status is TransactionStatus.ONGOING:
         expect("timeout" in world.timers, "an open transaction that never times out")
     if value.status.is_prepared:
         missing = {(value.producer_id, value.number, partition) for partition in state.unmarked}
@@ -206,7 +214,10 @@ def _can_go_on(world: IdWorld, value: TransactionValue, inputs: StepInputs) -> N
     if not world.given or world.given[-1].session <= world.fenced:
         return
     newest = world.given[-1]
-    init = decide_init(value, InitTransactionalId(TIMEOUT_MS, *newest[:2]), NOW, inputs)
+    # A session that keeps a transaction, and has had no answer, asks for the same again.
+    phases = (value.kept_epoch != -1,) * 2
+    request = InitTransactionalId(TIMEOUT_MS, *newest[:2], *phases)
+    init = decide_init(value, request, NOW, inputs)
     code = init.answer.error_code if isinstance(init, Transition) else init.error_code
     expect(
         code in (ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS), "a live session cannot go on"

@@ -69,7 +69,7 @@ class Move(NamedTuple):
 def moves(world: IdWorld, inputs: StepInputs, *, may_ask: bool, may_fail: bool) -> Iterator[Move]:
     """Every move. Raises `BrokenInvariantError` if one breaks an invariant."""
     if may_ask:
-        for request in requests(world):
+        for request in requests(world, is_two_phase=inputs.config.two_phase_commit_enable):
             yield _asked(world, request, inputs)
     if world.inflight:
         yield _commit(world, inputs)
@@ -83,12 +83,15 @@ def moves(world: IdWorld, inputs: StepInputs, *, may_ask: bool, may_fail: bool) 
     yield from _timers(world, inputs)
 
 
-def requests(world: IdWorld) -> Iterator[TransactionRequest]:
+def requests(world: IdWorld, *, is_two_phase: bool) -> Iterator[TransactionRequest]:
     """Every request that a client could have sent."""
-    yield InitTransactionalId(TIMEOUT_MS)
+    phases = ((False, False), (True, False), (True, True)) if is_two_phase else ((False, False),)
+    for phase in phases:
+        yield InitTransactionalId(TIMEOUT_MS, -1, -1, *phase)
     for identity in world.given:
         pair = identity[:2]
-        yield InitTransactionalId(TIMEOUT_MS, *pair)
+        for phase in phases:
+            yield InitTransactionalId(TIMEOUT_MS, *pair, *phase)
         for partition in PARTITIONS:
             yield AddPartitions(*pair, frozenset({partition}))
         for is_commit in (True, False):

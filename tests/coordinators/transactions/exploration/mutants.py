@@ -217,6 +217,38 @@ def _an_answer_is_lost_with_an_unknown_outcome() -> Patches:
     return [patch.object(transactional_id, "_not_stored", silent)]
 
 
+class _Anything:
+    """Unequal to nothing."""
+
+    def __ne__(self, _other: object) -> bool:
+        return False
+
+    def __eq__(self, _other: object) -> bool:
+        return True
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _a_kept_transaction_takes_partitions() -> Patches:
+    return [patch.object(joins, "NO_PRODUCER_EPOCH", _Anything())]
+
+
+def _a_kept_transaction_leaves_its_old_session_in() -> Patches:
+    def same(value: Any, _now: Any, *, last_epoch: int) -> Any:
+        return value._replace(kept_epoch=value.producer_epoch, last_epoch=last_epoch)
+
+    return [patch.object(initialisations, "kept", same)]
+
+
+def _the_two_phases_are_not_stored() -> Patches:
+    tags = transaction_records._tags
+
+    def without(value: Any) -> Any:
+        return ((tag, field) for tag, field in tags(value) if tag != transaction_records._TWO_PHASE)
+
+    return [patch.object(transaction_records, "_tags", without)]
+
+
 _MUTANTS: Final[tuple[Callable[[], Patches], ...]] = (
     _answers_come_before_the_commit,
     _markers_go_out_before_the_commit,
@@ -239,6 +271,9 @@ _MUTANTS: Final[tuple[Callable[[], Patches], ...]] = (
     _a_fence_leaves_the_epoch,
     _a_load_takes_the_end_for_complete,
     _an_answer_is_lost_with_an_unknown_outcome,
+    _a_kept_transaction_takes_partitions,
+    _a_kept_transaction_leaves_its_old_session_in,
+    _the_two_phases_are_not_stored,
 )
 MUTANTS: Final = {mutant.__name__.strip("_").replace("_", " "): mutant for mutant in _MUTANTS}
 """By what they do."""

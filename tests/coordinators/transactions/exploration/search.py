@@ -28,6 +28,8 @@ class Bounds(NamedTuple):
     hold_ms: int = 0
     producer_id: int = 7
     """The first producer id that is given out."""
+    is_two_phase: bool = False
+    """Whether clients also ask for transactions in two phases, and keep them."""
     starts: tuple[IdWorld, IdWorld] = (IdWorld(), IdWorld())
 
 
@@ -61,6 +63,7 @@ class Search:
             hold_ms=bounds.hold_ms,
             held_max=2,
             transaction_max_timeout_ms=1_000,
+            two_phase_commit_enable=bounds.is_two_phase,
         )
         self._numbers: dict[IdWorld, int] = {}
         self._worlds: list[IdWorld] = []
