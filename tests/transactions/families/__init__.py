@@ -1,0 +1,1 @@
+"""Clients of every family that write numbers in transactions, and clients that read what is committed."""
