@@ -59,14 +59,16 @@ class Program:
         """Everything that was printed as errors in whole lines."""
         return _whole_lines(self._errors)
 
-    def wait_until(self, is_so: Callable[[], bool], what: str) -> None:
+    def wait_until(
+        self, is_so: Callable[[], bool], what: str, within_s: float = _PATIENCE_S
+    ) -> None:
         """Polls until it is so; fails if the application ends before."""
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + within_s
         while not is_so():
             assert self._process is not None
             status = self._process.poll()
             assert status is None, f"ended with {status} before {what}\n{self.said()}"
-            assert time.monotonic() < deadline, f"not within {_PATIENCE_S} s: {what}\n{self.said()}"
+            assert time.monotonic() < deadline, f"not within {within_s} s: {what}\n{self.said()}"
             time.sleep(_ASK_AGAIN_S)
 
     def said(self) -> str:

@@ -21,7 +21,7 @@ _JVM: Final = (
     *("--add-opens=java.base/java.util=ALL-UNNAMED", "--add-opens=java.base/java.lang=ALL-UNNAMED"),
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 )
-_WITHIN_S: Final = 60.0
+_WITHIN_S: Final = 120.0
 _ASK_AGAIN_S: Final = 0.05
 _SHOWN: Final = 4000
 PREFIX: Final = "flink"
@@ -38,6 +38,8 @@ class FlinkJob:
         self._naming = naming
         self._errors = directory / "errors"
         self._process: subprocess.Popen[str] | None = None
+        self.newest = "-"
+        """The path of the newest checkpoint."""
 
     def start(self, begins_from: str = "-", *, prefix: str = PREFIX) -> None:
         """Begins from a checkpoint or savepoint, or from nothing."""
@@ -62,7 +64,8 @@ class FlinkJob:
 
     def checkpoint(self) -> str:
         """Takes a checkpoint as soon as the job runs; returns its path."""
-        return self._ask("checkpoint", "checkpoint")
+        self.newest = self._ask("checkpoint", "checkpoint")
+        return self.newest
 
     def stop(self) -> str:
         """Stops the job with a savepoint; returns its path."""

@@ -30,6 +30,7 @@ _SHARE_OF_SEARCHES: Final = 0.8
 _CONNECTIONS: Final = 5
 _STATES_MAX: Final = 3_000_000
 """States of one search: a gigabyte."""
+_KILLS: Final = 10
 _SPARK_RECORDS: Final = 240_000
 _CONSOLE: Final = Console(width=120)
 
@@ -313,6 +314,49 @@ def transactions(seconds: float, _seed: int) -> Outcome:
     return outcome
 
 
+def applications(_seconds: float, seed: int) -> Outcome:
+    """Applications with exactly-once settings, each killed ten times, and brokers below them: one that comes back, and three."""
+    import random
+
+    from tests.applications import killed
+    from tests.applications.servers import Servers, running
+    from tests.applications.tools import JARS, STREAMS_4_JARS
+
+    def flink(naming: str) -> Callable[[Servers, Path], Counter[str]]:
+        dice = random.Random(seed)
+        return lambda servers, directory: killed.copy_with_flink(
+            servers, directory, naming, _KILLS, dice
+        )
+
+    def streams(jars: Path) -> Callable[[Servers, Path], Counter[str]]:
+        return lambda servers, directory: killed.count_words(servers, directory, jars, _KILLS)
+
+    def connect(servers: Servers, directory: Path) -> Counter[str]:
+        return killed.copy_with_connect(servers, directory, _KILLS)
+
+    outcome = Outcome()
+    for name, brokers, play in (
+        ("Kafka Streams 3.9", 1, streams(JARS)),
+        ("Kafka Streams 3.9", 3, streams(JARS)),
+        ("Kafka Streams 4.2", 1, streams(STREAMS_4_JARS)),
+        ("Kafka Streams 4.2", 3, streams(STREAMS_4_JARS)),
+        ("Flink, new ids", 1, flink("INCREMENTING")),
+        ("Flink, pooled ids", 3, flink("POOLING")),
+        ("Kafka Connect", 3, connect),
+    ):
+        with _directory("applications", outcome) as directory:
+            try:
+                with running(directory / "brokers", brokers) as servers:
+                    figures = play(servers, directory)
+            except AssertionError as error:
+                outcome.problems.append(f"{name}, {brokers} brokers: {error}")
+                continue
+        print(f"{name}, {brokers} brokers: {dict(figures)}", flush=True)
+        outcome.figures.update(figures)
+        outcome.figures["runs"] += 1
+    return outcome
+
+
 PARTS: Final[dict[str, tuple[float, Callable[[float, int], Outcome]]]] = {
     "simulation": (0.1, simulation),
     "compacted-simulation": (0.05, compacted_simulation),
@@ -331,6 +375,7 @@ PARTS: Final[dict[str, tuple[float, Callable[[float, int], Outcome]]]] = {
     "spark": (0.15, spark),
     "transactions": (0.1, transactions),
     "siege": (0.08, siege),
+    "applications": (0.1, applications),
 }
 """By name: the share of the time, and the proof."""
 
