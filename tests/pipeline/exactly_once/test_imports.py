@@ -1,4 +1,4 @@
-"""What a process of Spark's imports with the sink, which each micro-batch pays for more than once."""
+"""Imports of the sink in a process of Spark's, which each micro-batch pays for more than once."""
 
 from __future__ import annotations
 
