@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (27), versions 1 and 2: ends transactions on partitions that this broker leads, for an administrator.
+"""WriteTxnMarkers (27), versions 1-2: ends transactions on partitions that this broker leads, for an administrator.
 
 v2 (KIP-1228): the generation of the protocol that the transaction is of. In the second, the marker of a transaction has a higher
 epoch than its batches (`broker/records/markers.py`); tools say 0, which asks for nothing. Version 0, of Kafka before 2.8, has no
