@@ -1,4 +1,4 @@
-"""The making of steps of transactions, for whoever takes one. Values only."""
+"""Makes the recorded steps of transactions from requests, answers and states. Values only."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ NO_PART: Final[dict[tuple[str, str], str]] = {
         for name in PROGRAMS
     },
     **{
-        (scenario.name, name): "its producers and readers are librdkafka's, whoever plays"
+        (scenario.name, name): "its producers and readers are always librdkafka's"
         for scenario in transactions.SCENARIOS
         for name in PROGRAMS
     },

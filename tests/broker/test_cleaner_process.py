@@ -1,4 +1,4 @@
-"""Passes of compaction in a process beside the broker: what they leave, and what becomes of a log that loses one."""
+"""Passes of compaction in a process beside the broker: the logs that they leave, and a log whose process dies."""
 
 from __future__ import annotations
 

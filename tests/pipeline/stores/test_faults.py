@@ -58,7 +58,7 @@ def test_a_second_attempt_with_the_same_content_has_lost() -> None:
 
 
 def test_a_lost_refusal_is_a_refusal() -> None:
-    """Whoever finds another's entry in its place has lost."""
+    """An attempt that finds the entry of another in its place has lost."""
     with faulty_s3(_scripted([Fault.NONE, Fault.LOST])) as (store, bucket):
         assert _create(store, b"1")
         assert not _create(store, b"2")
