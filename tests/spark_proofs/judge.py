@@ -21,11 +21,14 @@ class Fault(enum.StrEnum):
     INVENTED = "stored and never in the source"
 
 
-def judge(stored: Sequence[np.ndarray], records_per_source: int) -> Counter[Fault]:
+def judge(stored: Sequence[np.ndarray], batches_of_files: np.ndarray, rows: int) -> Counter[Fault]:
     """Counts records. `stored`: by target partition, the numbers in offset order.
 
-    A number counts as duplicated for each further copy; order is judged at its first occurrence.
+    `batches_of_files`: for each of a source's files of `rows` rows, the query's batch that read it.
+    A number counts as duplicated for each further copy; order is judged at its first occurrence, and
+    only as far as it is promised: within a file, and between files of different batches.
     """
+    records_per_source = len(batches_of_files) * rows
     counts: Counter[Fault] = Counter(dict.fromkeys(Fault, 0))
     everything = np.concatenate([*stored, np.empty(0, np.int64)])
     offsets = everything - first_number(1) * sources_of(everything)
@@ -36,14 +39,25 @@ def judge(stored: Sequence[np.ndarray], records_per_source: int) -> Counter[Faul
     counts[Fault.LOST] = SOURCES * records_per_source - len(distinct)
     for partition, numbers in enumerate(stored):
         counts[Fault.MISPLACED] += int(np.count_nonzero(partitions_of(numbers) != partition))
-        counts[Fault.OUT_OF_ORDER] += sum(
-            _late(numbers[sources_of(numbers) == source]) for source in range(SOURCES)
-        )
+        for source in range(SOURCES):
+            own = numbers[sources_of(numbers) == source] - first_number(source)
+            own = own[own < records_per_source]
+            counts[Fault.OUT_OF_ORDER] += _late(own, batches_of_files, rows)
     return counts
 
 
-def _late(numbers: np.ndarray) -> int:
-    """Numbers after a higher one, judged at their first occurrence."""
+def _late(numbers: np.ndarray, batches_of_files: np.ndarray, rows: int) -> int:
+    """Counts numbers after one of a later batch, or after a higher one of their file."""
     _, firsts = np.unique(numbers, return_index=True)
     once = numbers[np.sort(firsts)]
-    return int(np.count_nonzero(once < np.maximum.accumulate(once))) if len(once) else 0
+    files = once // rows
+    batches = batches_of_files[files]
+    is_late = _descends(batches)
+    for file in np.unique(files):
+        is_late[files == file] |= _descends(once[files == file])
+    return int(np.count_nonzero(is_late))
+
+
+def _descends(values: np.ndarray) -> np.ndarray:
+    """Marks each value that comes after a higher one."""
+    return values < np.maximum.accumulate(values) if len(values) else np.zeros(0, np.bool_)

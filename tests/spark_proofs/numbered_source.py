@@ -5,11 +5,14 @@ over its files; the number also determines the target partition. So a target tha
 once, and those of one source ascending in each partition, has kept the promise.
 
 A batch of the query takes the next file of every source, and one file is one Spark partition, so
-that a replay divides the rows as before.
+that a replay divides the rows as before. A driver that ends after Spark's file source has noted a
+batch's files, and before the query has noted the batch, leaves them to the next one: it has two
+files of every source then, whose tasks run at the same time.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Final
@@ -65,6 +68,17 @@ def write_source(directory: Path, *, batches: int, rows_per_file: int) -> int:
             time_s = _FIRST_FILE_S + batch * SOURCES + source
             os.utime(path, (time_s, time_s))
     return batches * SOURCES * rows_per_file
+
+
+def batches_of_files(checkpoint: Path, files: int) -> np.ndarray:
+    """The batch that took the n-th file of every source, for `files` files, from 0 on.
+
+    Reads the offsets that Spark keeps in the checkpoint; their last line has the number of the file
+    source's last entry in the batch, and each entry is one file of every source.
+    """
+    offsets = [path for path in (checkpoint / "offsets").iterdir() if path.name.isdecimal()]
+    ends = sorted(json.loads(path.read_text().splitlines()[-1])["logOffset"] for path in offsets)
+    return np.searchsorted(np.array(ends, np.int64), np.arange(files))
 
 
 def _rows(numbers: np.ndarray) -> pa.Table:

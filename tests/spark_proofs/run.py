@@ -14,12 +14,19 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from echoless.pipeline.kafka_connector import connector_settings
 from tests.spark_proofs import event_log
 from tests.spark_proofs.drivers import LOOK_AGAIN_S, Drivers, StuckError
 from tests.spark_proofs.faults import Faults, lay_wires, tripped
 from tests.spark_proofs.judge import judge
-from tests.spark_proofs.numbered_source import PARTITIONS, SOURCES, write_source
+from tests.spark_proofs.numbered_source import (
+    PARTITIONS,
+    SOURCES,
+    batches_of_files,
+    write_source,
+)
 from tests.spark_proofs.plan import IN_TASKS, Kind, Step, make_plan
 from tests.spark_proofs.query import STOCK
 from tests.spark_proofs.query import Options as QueryOptions
@@ -35,6 +42,8 @@ QUERY_SETTINGS: Final = {
     # One file is one partition, whatever the current number of executors.
     "spark.sql.files.maxPartitionBytes": "4194304",
     "spark.sql.files.openCostInBytes": "4194304",
+    # The order is judged by the batches that the checkpoint still has.
+    "spark.sql.streaming.minBatchesToRetain": "10000",
     # Faults come in the middle of a task's writes.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "250",
     "spark.speculation": "true",
@@ -146,8 +155,10 @@ class Run:
         options, verdict = self._options, self.verdict
         stored = read_numbers(self._target.bootstrap, TOPIC, PARTITIONS)
         verdict.stored = sum(map(len, stored))
-        verdict.findings = judge(stored, options.batches * options.rows_per_file)
+        batches = batches_of_files(self._directory / "checkpoint", options.batches)
+        verdict.findings = judge(stored, batches, options.rows_per_file)
         verdict.observed = {
+            "batches with two files of each source": int(np.count_nonzero(np.diff(batches) == 0)),
             "drivers started": self._drivers.started,
             "drivers that ended by themselves": self._drivers.failures,
             **event_log.count_attempts(self._events),

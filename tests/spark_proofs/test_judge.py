@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import numpy as np
 
 from tests.spark_proofs.judge import Fault, judge
-from tests.spark_proofs.numbered_source import PARTITIONS, SOURCES, first_number
+from tests.spark_proofs.numbered_source import (
+    PARTITIONS,
+    SOURCES,
+    batches_of_files,
+    first_number,
+)
 
-RECORDS = 6
+ROWS = 2
+"""Rows of a file."""
+RECORDS = 3 * ROWS
 """Records of each source."""
 
 
@@ -16,8 +26,8 @@ def _sound() -> list[list[int]]:
     return [[n for n in numbers if n % PARTITIONS == p] for p in range(PARTITIONS)]
 
 
-def _found(stored: list[list[int]]) -> dict[Fault, int]:
-    counts = judge([np.array(part, np.int64) for part in stored], RECORDS)
+def _found(stored: list[list[int]], batches: Sequence[int] = (0, 1, 2)) -> dict[Fault, int]:
+    counts = judge([np.array(part, np.int64) for part in stored], np.array(batches), ROWS)
     return {fault: count for fault, count in counts.items() if count}
 
 
@@ -51,6 +61,32 @@ def test_a_record_behind_a_later_one_of_its_source_is_out_of_order() -> None:
     rest = [n for n in stored[0] if n >= first_number(1)]
     stored[0] = rest + source_0[::-1]
     assert _found(stored) == {Fault.OUT_OF_ORDER: 1}
+
+
+def test_two_files_in_one_batch_may_interleave() -> None:
+    """Their tasks run at once; files of other batches, and the rows of each, keep their order."""
+    numbers = range(0, RECORDS * PARTITIONS, PARTITIONS)
+    files = [list(numbers)[first : first + 3] for first in range(0, RECORDS, 3)]
+
+    def found(order: list[int], batches: Sequence[int]) -> int:
+        counts = judge([np.array(order, np.int64)], np.array(batches), 3 * PARTITIONS)
+        return counts[Fault.OUT_OF_ORDER]
+
+    swapped = files[1] + files[0]
+    assert found(swapped, [0, 0]) == 0
+    assert found(swapped, [0, 1]) == 3
+    assert found([files[1][0], *files[0], *files[1][1:]], [0, 0]) == 0
+    assert found(files[1][::-1] + files[0], [0, 0]) == 2
+
+
+def test_the_checkpoint_says_which_batch_took_a_file(tmp_path: Path) -> None:
+    """Spark's file source had noted two entries when the second batch began."""
+    (tmp_path / "offsets").mkdir()
+    for batch, end in enumerate((0, 2, 3)):
+        text = f'v1\n{{"batchWatermarkMs":0,"conf":{{}}}}\n{{"logOffset":{end}}}'
+        (tmp_path / "offsets" / str(batch)).write_text(text)
+    (tmp_path / "offsets" / ".0.crc").touch()
+    assert batches_of_files(tmp_path, 4).tolist() == [0, 1, 1, 2]
 
 
 def test_a_record_elsewhere_or_from_nowhere_is_found() -> None:
