@@ -7,9 +7,13 @@ from typing import Final
 
 _OURS: Final = re.compile(r"\becholess\.[\w.]+(?:Error|Exception): (.+)")
 _TWIN: Final = re.compile(
-    r"CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming (?:jobs detected|queries are concurrently)"
+    r"CONCURRENT_QUERY|CONCURRENT_STREAM_LOG_UPDATE|STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY"
+    r"|Multiple streaming (?:jobs detected|queries are concurrently)"
 )
-"""Errors of a running query's log, and of the metadata of one that starts."""
+"""Errors of a running query's log, and of the metadata and the offsets of one that starts.
+
+One that starts sees no offsets, prepares batch 0, and then finds what its twin has written since.
+"""
 _PYTHONS: Final = re.compile(
     r"^(?!pyspark|py4j|java|org)[A-Za-z_][\w.]*(?:Error|Exception): .+", re.MULTILINE
 )

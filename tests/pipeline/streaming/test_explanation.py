@@ -39,8 +39,10 @@ def test_the_reason_is_found(text: str, wanted: str) -> None:
     [
         "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. Multiple streaming jobs",
         "An error occurred while calling o58.start.\n: Multiple streaming queries are concurrently using metadata.",
+        "Query [id = 7] terminated with exception: [STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY] The checkpoint",
+        "[CONCURRENT_QUERY] Another instance of this query was just started by a concurrent session.",
     ],
 )
 def test_a_twin_is_named(text: str) -> None:
-    """Spark sees it in the checkpoint: in its log, or in its metadata where both are just starting."""
+    """Spark sees it in the checkpoint: in its log, or in metadata and offsets where both are just starting."""
     assert explain(Exception(text)).startswith("another run works with this checkpoint")
