@@ -53,9 +53,16 @@ def command_options(
     environment: Mapping[str, str] = os.environ,
 ) -> dict[str, str]:
     """The options of the file, with a password. Raises `SecurityOptionError`."""
-    if path is None:
-        return {}
-    options = read_command_config(path)
+    return {} if path is None else with_password(read_command_config(path), path, ask, environment)
+
+
+def with_password(
+    options: dict[str, str],
+    path: str,
+    ask: Callable[[str], str] | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> dict[str, str]:
+    """Adds the password that the options of a file leave out. Raises `SecurityOptionError`."""
     for name, secret in SECRET_OF.items():
         user = options.get(name)
         if not user or {secret, "sasl.jaas.config"} & options.keys():

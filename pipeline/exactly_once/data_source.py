@@ -156,8 +156,7 @@ class ExactlyOnceJobWriter(DataSourceArrowWriter):
 
 def register(spark: SparkSession) -> None:
     """Registers the sink as `format("echoless")` with the session (`docs/sink.md`)."""
-    places = default_places(spark)
-    spark.dataSource.register(_with_places(places) if any(places) else ExactlyOnceDataSource)
+    spark.dataSource.register(_with_places(default_places(spark)))
 
 
 def _with_places(places: DefaultPlaces) -> type[ExactlyOnceDataSource]:

@@ -136,7 +136,7 @@ def open_object_store(
     try:
         config: Any = store_config(uri, settings)
         store = from_url(
-            uri,
+            uri.replace("gcs://", "gs://", 1),
             config=config,
             client_options={
                 "allow_http": str(config.get("endpoint", "")).startswith("http://"),

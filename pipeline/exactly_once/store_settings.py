@@ -22,7 +22,8 @@ STORE_PREFIX: Final = "ledger."
 """Begins the names of options that are passed to the store, in lower case."""
 S3_SCHEMES: Final = frozenset({"s3", "s3a"})
 AZURE_SCHEMES: Final = frozenset({"abfs", "abfss", "az", "azure", "adl"})
-GOOGLE_SCHEMES: Final = frozenset({"gs"})
+GOOGLE_SCHEMES: Final = frozenset({"gs", "gcs"})
+"""Spark's name, and the one of pandas and fsspec."""
 OBJECT_STORES: Final = S3_SCHEMES | AZURE_SCHEMES | GOOGLE_SCHEMES
 WEB_SCHEMES: Final = frozenset({"webhdfs", "swebhdfs"})
 HADOOP_PREFIXES: Final = (

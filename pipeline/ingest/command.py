@@ -117,7 +117,7 @@ def ingest_command(
     refuse_secrets(target_options, "--target-option", "--to-config")
     options = {
         "kafka.bootstrap.servers": target,
-        **file_options(target_config, "--to-config"),
+        **file_options(target_config, "--to-config", has_ledger=True),
         **target_options,
     }
     try:

@@ -109,7 +109,10 @@ def mirror_command(
     refuse_secrets(source_options, "--source-option", "--from-config")
     target_options = pairs(target_option, "--target-option")
     refuse_secrets(target_options, "--target-option", "--to-config")
-    target_options = {**file_options(target_config, "--to-config"), **target_options}
+    target_options = {
+        **file_options(target_config, "--to-config", has_ledger=True),
+        **target_options,
+    }
     target_security = checked(target_options, "--to-config")
     own_options = {**file_options(source_config, "--from-config"), **source_options}
     reader_options = {n: v for n, v in source_options.items() if not is_security_option(n)}

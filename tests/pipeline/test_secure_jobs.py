@@ -6,20 +6,24 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
 from cryptography.hazmat.primitives import serialization
 
 from echoless.client.command_config import PASSWORD_VARIABLE
 from echoless.pipeline.exactly_once.errors import OptionError
 from echoless.pipeline.exactly_once.options import read_options
+from echoless.pipeline.security_arguments import file_options
 from tests.cli.command import Command
 from tests.pipeline.pipeline_process import PipelineProcess
 from tests.support.certificates import Authority
 from tests.support.echoless import REPOSITORY, Echoless
 from tests.support.stored_values import read_stored_values
+from tests.support.tokens import Issuer
 from tests.toolchain import require
 
 PASSWORD = "hunter2-of-alice"
@@ -33,13 +37,21 @@ def authority(tmp_path: Path) -> Authority:
 
 
 @pytest.fixture
+def issuer(tmp_path: Path) -> Issuer:
+    return Issuer(tmp_path / "issuer")
+
+
+@pytest.fixture
 def broker(
-    tmp_path: Path, authority: Authority, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, authority: Authority, issuer: Issuer, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Echoless]:
     """Alice may write, read and describe `orders`, and nothing else; a second listener is open to the super user."""
     echoless = Command(capsys)
     settings = authority.settings(
-        "PLAINTEXT:SASL_SSL,EXTERNAL:PLAINTEXT", authorizer="acl", super_users="User:ANONYMOUS"
+        "PLAINTEXT:SASL_SSL,EXTERNAL:PLAINTEXT",
+        authorizer="acl",
+        super_users="User:ANONYMOUS",
+        **issuer.settings(sasl_enabled_mechanisms="OAUTHBEARER,PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"),
     )
     broker = Echoless(tmp_path / "broker", settings)
     broker.kafka_address = "127.0.0.1:0,127.0.0.1:0"
@@ -129,36 +141,48 @@ def test_no_secret_is_in_anything_that_a_run_writes(
 
 
 @pytest.mark.spark
-def test_commands_take_a_file(tmp_path: Path, authority: Authority, broker: Echoless) -> None:
-    """Ingest, mirror and audit of a cluster with SASL_SSL: alice ingests, mirrors nothing else, and audits."""
+def test_commands_take_a_file(
+    tmp_path: Path, authority: Authority, broker: Echoless, issuer: Issuer
+) -> None:
+    """Ingest, mirror and audit of a cluster with SASL_SSL, each by another log-in: alice ingests, mirrors and audits."""
     require("java", "spark-kafka")
-    config = tmp_path / "alice.properties"
-    config.write_text(
-        "security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\nsasl.username=alice\n"
-        f"ssl.ca.location={authority.path}\nsasl.password={PASSWORD}\n"
-    )
+    shared = f"security.protocol=SASL_SSL\nssl.truststore.location={authority.path}\n"
+    token = tmp_path / "token.jwt"
+    token.write_text(issuer.token(iat=int(time.time()) - 1))
+    modules = "org.apache.kafka.common.security"
+    logins = {
+        "plain": "kafka.sasl.mechanism=PLAIN\nkafka.sasl.jaas.config="
+        f'{modules}.plain.PlainLoginModule required username="alice" password="{PASSWORD}";\n',
+        "oauthbearer": "sasl.mechanism=OAUTHBEARER\n"
+        f"sasl.jaas.config={modules}.oauthbearer.OAuthBearerLoginModule required;\n"
+        f"sasl.oauthbearer.token.endpoint.url={token.as_uri()}\n",
+        "scram": f"sasl.mechanism=SCRAM-SHA-512\nsasl.username=alice\nsasl.password={PASSWORD}\n",
+    }
+    for name, login in logins.items():
+        (tmp_path / name).write_text(shared + login)
     rows = tmp_path / "rows"
     rows.mkdir()
     (rows / "one.json").write_text("".join(f'{{"value": "{row}"}}\n' for row in range(_ROWS)))
     run = tmp_path / "run"
     ingest = (
         *("ingest", str(rows), "--format", "json", "--value-column", "value"),
-        *("--to", broker.kafka_address, "--to-config", str(config)),
+        *("--to", broker.kafka_address, "--to-config", str(tmp_path / "plain")),
         *("--topic", "orders", "--checkpoint", str(run / "ingest")),
     )
     mirror = (
-        *("mirror", "--from", broker.kafka_address, "--from-config", str(config), "--once"),
+        *("mirror", "--from", broker.kafka_address, "--once"),
+        *("--from-config", str(tmp_path / "oauthbearer")),
         *("--to", broker.open_address, "--prefix", "copy-", "--topics", "orders"),  # type: ignore[attr-defined]
         *("--create-topics", "--checkpoint", str(run / "mirror")),
     )
     audit = (
         *("audit", "--bootstrap-server", broker.kafka_address, "--topic", "orders"),
-        *("--command-config", str(config)),
+        *("--command-config", str(tmp_path / "scram")),
     )
     for number, arguments in enumerate((ingest, mirror, audit)):
         with PipelineProcess(*arguments, directory=run / str(number)) as process:
             assert process.wait() == 0, process.output
-    assert files_with(run, PASSWORD) == []
+    assert files_with(run, PASSWORD, token.read_text()) == []
     for topic in ("orders", "copy-orders"):
         (values,) = read_stored_values(broker.open_address, topic, 1)  # type: ignore[attr-defined]
         assert values == [b"%d" % row for row in range(_ROWS)]
@@ -168,8 +192,10 @@ def test_commands_take_a_file(tmp_path: Path, authority: Authority, broker: Echo
 @pytest.mark.parametrize(
     "name",
     [
-        *("sasl.password", "sasl.oauthbearer.token", "sasl.oauthbearer.client.secret"),
-        "sasl.oauthbearer.client.credentials.client.secret",
+        *("kafka.sasl.password", "kafka.sasl.oauthbearer.token"),
+        "kafka.sasl.oauthbearer.client.secret",
+        "kafka.sasl.oauthbearer.client.credentials.client.secret",
+        *("ledger.secret_access_key", "ledger.sas_key", "ledger.webhdfs_token"),
     ],
 )
 def test_a_secret_is_no_argument(name: str, option: str, tmp_path: Path) -> None:
@@ -179,7 +205,7 @@ def test_a_secret_is_no_argument(name: str, option: str, tmp_path: Path) -> None
     from echoless.pipeline.commands import app
 
     arguments = ["mirror", "--from", "h:1", "--to", "h:2", "--topics", "t"]
-    arguments += ["--checkpoint", str(tmp_path), option, f"kafka.{name}={PASSWORD}"]
+    arguments += ["--checkpoint", str(tmp_path), option, f"{name}={PASSWORD}"]
     ran = CliRunner().invoke(app, arguments, env={"COLUMNS": "300", PASSWORD_VARIABLE: ""})
     assert ran.exit_code == 2
     assert "put it in a file" in ran.output
@@ -199,3 +225,30 @@ def test_the_sink_takes_security_options_by_both_names() -> None:
     with pytest.raises(OptionError, match=r"ssl\.truststore\.type other than PEM") as caught:
         read_options({**base, **login, **jks}, name="n", ledger="/l")
     assert PASSWORD not in str(caught.value)
+
+
+def test_a_file_has_kafkas_names_or_sparks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And credentials of the ledger's store; what is left is for other tools."""
+    monkeypatch.setenv(PASSWORD_VARIABLE, PASSWORD)
+    path = tmp_path / "options"
+    lines = {
+        "kafka.security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "kafka.sasl.username": "alice",
+        "ledger.secret_access_key": "s",
+        "acks": "all",
+    }
+    path.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+    expected = {
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.username": "alice",
+        "kafka.sasl.password": PASSWORD,
+    }
+    assert file_options(str(path), "--to-config") == expected
+    with_store = {**expected, "ledger.secret_access_key": "s"}
+    assert file_options(str(path), "--to-config", has_ledger=True) == with_store
+    with path.open("a") as file:
+        file.write("kafka.sasl.mechanism=SCRAM-SHA-256\n")
+    with pytest.raises(typer.BadParameter, match=r"sasl.mechanism and kafka.sasl.mechanism differ"):
+        file_options(str(path), "--to-config")

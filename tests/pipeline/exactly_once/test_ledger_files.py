@@ -128,6 +128,12 @@ def test_an_unknown_scheme_is_refused():
         open_ledger_files("ftp://nowhere/ledger")
 
 
+def test_googles_store_has_two_names():
+    """Spark's, and the one of pandas."""
+    found = [open_ledger_files(f"{scheme}://bucket/ledger") for scheme in ("gs", "gcs")]
+    assert repr(found[0]._store) == repr(found[1]._store)  # type: ignore[attr-defined]
+
+
 def test_a_missing_extra_is_named(monkeypatch):
     """Tasks run on machines that the user has not installed by hand."""
     monkeypatch.delitem(sys.modules, f"{_ROOM}.object_store_files", raising=False)
