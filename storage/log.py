@@ -210,10 +210,12 @@ class Log:
         log_append_ms: int | None = None,
         *,
         origin: LeaderOrigin = _CLIENT,
+        marker: EndMarker | None = None,
     ) -> Appended | Duplicate | Reject:
         """Decides on one validated batch, and appends it as its leader; `batch` is not kept.
 
-        `origin`: a client, or a coordinator of this broker; it says what is decided on.
+        `origin`: a client, or a coordinator of this broker; it says what is decided on. `marker`: the one in the batch, if the
+        caller has just built it; otherwise it is read.
         `log_append_ms` is the wall-clock time for LogAppendTime; None: `now_ms`. Raises `KafkaError`
         RECORD_LIST_TOO_LARGE for a batch larger than a segment, `StorageError` if the disk fails;
         the log is unchanged then.
@@ -230,10 +232,15 @@ class Log:
                 rules = self._rules_of_unknown() if entry is None else self._rules
                 decision = decide(entry, header, rules)
             else:
-                effect = effect_of(header, marker_in(header, batch))
+                effect = effect_of(header, marker or marker_in(header, batch))
                 has_effect = effect is not NO_EFFECT
                 decision = self._decide_for_coordinator(entry, header, effect.end)
-            if decision is APPEND and is_client and self.producers.has_transactions:
+            if (
+                is_client
+                and self.producers.has_transactions
+                and decision is APPEND
+                and not header.attributes & TRANSACTIONAL_BIT
+            ):
                 is_open = self.producers.open_transaction(producer_id) is not None
                 decision = decide_membership(header, is_open=is_open)
             if decision is not APPEND:
@@ -545,7 +552,7 @@ class Log:
     def note_committed(self, high_watermark: int) -> None:
         """Notes that the high watermark has moved, as `note_change`; transactions that ended below it hold no one back."""
         if self.producers.has_transactions:
-            self.last_stable_offset(high_watermark)
+            self.producers.note_committed(high_watermark)
         self._kept.changed()
 
     # Cutting

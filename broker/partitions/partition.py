@@ -21,6 +21,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable
+from typing import Final
 
 from echoless.broker.config.names import Config, LogFlush
 from echoless.broker.doubt import changes_state, check_outcome
@@ -40,6 +41,8 @@ from echoless.storage.appended import Appended
 from echoless.storage.log import Log
 
 logger = logging.getLogger(__name__)
+
+_COORDINATOR: Final[LeaderOrigin] = AppendOrigin.COORDINATOR
 
 
 class Partition:
@@ -270,7 +273,12 @@ class Partition:
 
     @changes_state
     def append_for_coordinator(
-        self, batch: Buffer, header: BatchHeader, now_ms: int, log_append_ms: int | None = None
+        self,
+        batch: Buffer,
+        header: BatchHeader,
+        now_ms: int,
+        log_append_ms: int | None = None,
+        marker: EndMarker | None = None,
     ) -> Appended | Duplicate | Reject:
         """Decides on and stores a transaction marker, or another batch that no client sends; see `Log.append`.
 
@@ -282,17 +290,20 @@ class Partition:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is about to have another leader"
             )
-        origin: LeaderOrigin = AppendOrigin.COORDINATOR
         epoch = self.leader_epoch
-        result = self.log.append(batch, header, epoch, now_ms, log_append_ms, origin=origin)
-        if isinstance(result, Appended):
+        result = self.log.append(
+            batch, header, epoch, now_ms, log_append_ms, origin=_COORDINATOR, marker=marker
+        )
+        if type(result) is Appended:
             self._on_dirty(self)
-            self.waiters.append.wake()
+            if self.waiters.append:
+                self.waiters.append.wake()
             if not self._flushes_before_commit:
                 self.advance_high_watermark()
-            marker = marker_in(header, batch)
-            if marker is not None and self.marker_listener is not None:
-                self.marker_listener(header, marker, result.last_offset)
+            if self.marker_listener is not None:
+                ended = marker or marker_in(header, batch)
+                if ended is not None:
+                    self.marker_listener(header, ended, result.last_offset)
         return result
 
     def _be_patient(self) -> None:

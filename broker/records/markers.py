@@ -21,8 +21,8 @@ leader that has led since.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from echoless.broker.config.internal_topics import CONSUMER_OFFSETS
@@ -35,8 +35,9 @@ from echoless.broker.records.in_flight import ACKS_ALL, ProduceParts, TopicKey
 from echoless.protocol.control_records import NO_NUMBER, EndMarker, MarkerType, build_marker
 from echoless.protocol.dedup import Reject
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.produce import PartitionProduced, TopicProduced
-from echoless.protocol.record_batch import read_header
+from echoless.protocol.produce import PartitionProduced
+from echoless.protocol.record_batch import BatchHeader, read_header
+from echoless.protocol.state_records.transaction_records import NO_TOPIC_ID, uuid_of
 from echoless.storage.appended import Appended
 from echoless.storage.file_system import StorageError
 
@@ -59,7 +60,11 @@ SettleOffsets = Callable[[Partition, int], Awaitable[ErrorCode]]
 Those of transactions whose markers are below the given offset, which is committed.
 """
 
-_Outcome = PartitionProduced | StoredBatch
+_NONE: Final = ErrorCode.NONE
+"""Read once: a member of an enum takes 0.1 to 0.2 us in Python 3.11."""
+_APPENDED_AT_ONCE: Final = 10
+"""Partitions of one marker that are appended in a step: 0.3 ms."""
+_Outcome = ErrorCode | StoredBatch
 
 
 class MarkerWriter:
@@ -87,23 +92,22 @@ class MarkerWriter:
     def _append_all(
         self, markers: Sequence[TransactionMarker], rows: list[list[_Outcome]]
     ) -> Iterator[None]:
-        """Appends one marker per step."""
+        """Appends some markers per step."""
         for marker, outcomes in zip(markers, rows, strict=True):
-            is_outdated = self._is_outdated(marker)
-            for partition in marker.partitions:
-                if is_outdated:
-                    code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
-                    outcomes.append(PartitionProduced(partition.partition, code))
-                else:
-                    outcomes.append(self._append(marker, partition))
-                yield
+            if self._is_outdated(marker):
+                outcomes += [ErrorCode.TRANSACTION_COORDINATOR_FENCED] * len(marker.partitions)
+            else:
+                append = partial(self._append, marker, *self._built(marker))
+                for first in range(0, len(marker.partitions), _APPENDED_AT_ONCE):
+                    outcomes += map(append, marker.partitions[first : first + _APPENDED_AT_ONCE])
+                    yield
             self._note(marker, outcomes)
 
     def _note(self, marker: TransactionMarker, outcomes: Sequence[_Outcome]) -> None:
         """Notes for each code the partitions that have it."""
         by_code: dict[ErrorCode, list[int]] = {}
         for place, one in enumerate(outcomes):
-            code = ErrorCode.NONE if isinstance(one, StoredBatch) else one.error_code
+            code = _NONE if isinstance(one, StoredBatch) else one
             by_code.setdefault(code, []).append(place)
         for code, places in by_code.items():
             first, base_offset = outcomes[places[0]], -1
@@ -127,56 +131,72 @@ class MarkerWriter:
         state = None if topic is None else topic.states.get(marker.state_partition)
         return state is not None and marker.coordinator_epoch < state.leader_epoch
 
-    def _append(self, marker: TransactionMarker, wanted: TransactionPartition) -> _Outcome:
-        parts, index = self._parts, wanted.partition
-        now_ms = parts.clock.wall_ms()
+    def _built(self, marker: TransactionMarker) -> tuple[EndMarker, bytes, BatchHeader]:
+        """The marker with its batch, which is the same on all partitions: the leader stamps offset and epoch."""
         kind = MarkerType.COMMIT if marker.is_commit else MarkerType.ABORT
         end = EndMarker(kind, marker.coordinator_epoch, marker.number)
+        now_ms = self._parts.clock.wall_ms()
         batch = build_marker(end, marker.producer_id, marker.producer_epoch, now_ms)
-        header = read_header(batch)
+        return end, batch, read_header(batch)
+
+    def _append(
+        self,
+        marker: TransactionMarker,
+        end: EndMarker,
+        batch: bytes,
+        header: BatchHeader,
+        wanted: TransactionPartition,
+    ) -> _Outcome:
+        parts = self._parts
         try:
-            partition = parts.find(_key_of(wanted), index)
-            if _is_of_earlier(marker, partition):
-                return PartitionProduced(index, ErrorCode.INVALID_PRODUCER_EPOCH)
-            steady_ms = parts.clock.steady_ms()
-            result = partition.append_for_coordinator(batch, header, steady_ms, now_ms)
+            partition = parts.find(_key_of(wanted), wanted.partition)
+            if end.number == NO_NUMBER and _is_of_earlier(marker, partition):
+                return ErrorCode.INVALID_PRODUCER_EPOCH
+            steady_ms, now_ms = parts.clock.steady_ms(), header.max_timestamp
+            result = partition.append_for_coordinator(batch, header, steady_ms, now_ms, end)
         except KafkaError as error:
-            return PartitionProduced(index, error.code)
+            return error.code
         except StorageError as error:
             parts.fail_storage(error)
-            return PartitionProduced(index, ErrorCode.KAFKA_STORAGE_ERROR)
+            return ErrorCode.KAFKA_STORAGE_ERROR
         if isinstance(result, Reject):
-            return PartitionProduced(index, result.code)
+            return result.code
         if isinstance(result, Appended):
             parts.metrics.state_appended(header)
             last_offset = result.last_offset
         else:
             last_offset = result.original.last_offset
-        produced = PartitionProduced(index, ErrorCode.NONE)
+        produced = PartitionProduced(wanted.partition, _NONE)
         return StoredBatch(partition, produced, last_offset + 1, partition.leader_epoch)
 
     async def _committed(self, rows: list[list[_Outcome]]) -> list[list[ErrorCode]]:
         """The code for each partition, once what was appended is committed or cannot be."""
-        answered: list[TopicProduced] = []
+        codes: list[list[ErrorCode]] = []
         waits: list[StoredBatch] = []
+        places: list[tuple[list[ErrorCode], int]] = []
         for outcomes in rows:
-            produced: list[PartitionProduced] = []
-            answered.append(("", produced))
+            of_one: list[ErrorCode] = []
+            codes.append(of_one)
             for outcome in outcomes:
-                one = outcome
-                if isinstance(one, StoredBatch):
-                    one = unless_deposed(one)  # since its turn
-                if isinstance(one, StoredBatch):
-                    if is_unacknowledged(ACKS_ALL, one):
-                        waits.append(one)
-                    one = one.produced
-                produced.append(one)
+                if not isinstance(outcome, StoredBatch):
+                    of_one.append(outcome)
+                    continue
+                stored = unless_deposed(outcome)  # since its turn
+                if isinstance(stored, StoredBatch) and is_unacknowledged(ACKS_ALL, stored):
+                    places.append((of_one, len(of_one)))
+                    waits.append(stored)
+                of_one.append(
+                    _NONE if isinstance(stored, StoredBatch) else stored.error_code
+                )
         if waits:
+            topics = [("", [one.produced for one in waits])]
             deadlines = self._parts.deadlines
-            answered = await AwaitedAcknowledgement(
-                ACKS_ALL, answered, waits, COMMITTED_WITHIN_S, deadlines
+            [(_, answered)] = await AwaitedAcknowledgement(
+                ACKS_ALL, topics, waits, COMMITTED_WITHIN_S, deadlines
             )
-        return [[one.error_code for one in produced] for _, produced in answered]
+            for (of_one, place), one in zip(places, answered, strict=True):
+                of_one[place] = one.error_code
+        return codes
 
     async def _settle(self, rows: list[list[_Outcome]], codes: list[list[ErrorCode]]) -> None:
         """Waits for the groups where a marker is on a partition of theirs; replaces codes by what they say."""
@@ -186,8 +206,8 @@ class MarkerWriter:
             for place, outcome in enumerate(outcomes):
                 if (
                     isinstance(outcome, StoredBatch)
-                    and of_one[place] is ErrorCode.NONE
                     and outcome.partition.topic == CONSUMER_OFFSETS
+                    and of_one[place] is _NONE
                 ):
                     of_one[place] = await self.settle_offsets(
                         outcome.partition, outcome.next_offset
@@ -195,8 +215,8 @@ class MarkerWriter:
 
 
 def _is_of_earlier(marker: TransactionMarker, partition: Partition) -> bool:
-    """Whether a marker that has no number says by its epoch that it ends another transaction than the one that is open."""
-    if marker.number != NO_NUMBER or marker.client_version < _EPOCHS_RISE_FROM:
+    """Whether a marker without a number says by its epoch that it ends another transaction than the one that is open."""
+    if marker.client_version < _EPOCHS_RISE_FROM:
         return False
     producers = partition.log.producers
     entry = producers.get(marker.producer_id)
@@ -209,4 +229,4 @@ def _is_of_earlier(marker: TransactionMarker, partition: Partition) -> bool:
 
 def _key_of(wanted: TransactionPartition) -> TopicKey:
     """The topic's id: what is meant for a deleted topic must not reach its successor. Tools have only a name."""
-    return uuid.UUID(bytes=wanted.topic_id) if any(wanted.topic_id) else wanted.topic
+    return wanted.topic if wanted.topic_id == NO_TOPIC_ID else uuid_of(wanted.topic_id)

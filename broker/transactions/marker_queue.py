@@ -79,10 +79,14 @@ class PendingMarker:
 def gathered(pending: Iterable[PendingMarker]) -> list[list[PendingMarker]]:
     """The markers by transaction, in the order in which they came."""
     found: dict[tuple[int, str, int, int], list[PendingMarker]] = {}
+    last: SendMarkers | None = None
+    row: list[PendingMarker] = []
     for one in pending:
         source, markers = one.source, one.markers
-        key = id(source.shard), source.transactional_id, markers.producer_id, markers.number
-        found.setdefault(key, []).append(one)
+        if markers is not last:  # those of one transaction come together for the most part
+            key = id(source.shard), source.transactional_id, markers.producer_id, markers.number
+            row, last = found.setdefault(key, []), markers
+        row.append(one)
     return list(found.values())
 
 

@@ -6,7 +6,6 @@ tree proves that a topic was deleted, asked in a way that no lagging server of i
 
 from __future__ import annotations
 
-import uuid
 from typing import Final
 
 from echoless.broker.cluster.membership import ClusterMembership
@@ -21,7 +20,11 @@ from echoless.broker.tree.node_tree import (
     NodeTree,
     NoNodeError,
 )
-from echoless.protocol.state_records.transaction_records import NO_TOPIC_ID, TransactionPartition
+from echoless.protocol.state_records.transaction_records import (
+    NO_TOPIC_ID,
+    TransactionPartition,
+    uuid_of,
+)
 
 UNKNOWN_TOPIC: Final = -2
 """The topic, by its id, is not known here."""
@@ -48,7 +51,7 @@ class PartitionLeaders:
     def _topic_of(self, partition: TransactionPartition) -> Topic | None:
         if partition.topic_id == NO_TOPIC_ID:
             return self._registry.topics.get(partition.topic)
-        return self._registry.topics_by_id.get(uuid.UUID(bytes=partition.topic_id))
+        return self._registry.topics_by_id.get(uuid_of(partition.topic_id))
 
     async def is_deleted(self, partition: TransactionPartition) -> bool:
         """Whether the topic of this id, or of this name if it has none, is gone for ever. Raises `CoordinationError`.

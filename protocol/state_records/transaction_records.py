@@ -8,7 +8,9 @@ tagged fields are in `_TAGS`. Those from 10000 on are Echoless's own, and Kafka 
 from __future__ import annotations
 
 import enum
+import uuid
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -94,6 +96,12 @@ class TransactionPartition(NamedTuple):
     topic: str
     partition: int
     topic_id: bytes = NO_TOPIC_ID
+
+
+@lru_cache(maxsize=1024)
+def uuid_of(topic_id: bytes) -> uuid.UUID:
+    """The id of a topic, by its 16 bytes. Making one takes 2 us, and each marker needs it."""
+    return uuid.UUID(bytes=topic_id)
 
 
 class TransactionValue(NamedTuple):

@@ -44,28 +44,27 @@ class ClosedTransaction(NamedTuple):
 class OpenTransactions:
     """The transactions of one partition that hold readers of committed records back."""
 
-    __slots__ = ("_ended", "_open")
+    __slots__ = ("_ended", "first_offsets")
 
     def __init__(self) -> None:
-        self._open: OrderedDict[int, int] = OrderedDict()
-        """First offsets by producer id; they rise, since each is the end of the log when it is added."""
+        self.first_offsets: OrderedDict[int, int] = OrderedDict()
+        """First offsets by producer id; they rise, since each is the end of the log when it is added.
+
+        Only this class changes it.
+        """
         self._ended: list[tuple[int, int]] = []
         """A heap of first offset and marker's offset, of those that ended and may be above the high watermark."""
 
     def __len__(self) -> int:
         """The number of open transactions."""
-        return len(self._open)
+        return len(self.first_offsets)
 
     def __contains__(self, producer_id: int) -> bool:
-        return producer_id in self._open
-
-    def first_offset(self, producer_id: int) -> int | None:
-        """The first offset of the producer's open transaction; None without one."""
-        return self._open.get(producer_id)
+        return producer_id in self.first_offsets
 
     def items(self) -> Iterator[tuple[int, int]]:
         """Yields producer id and first offset of the open transactions, the oldest first."""
-        return iter(self._open.items())
+        return iter(self.first_offsets.items())
 
     def oldest(self) -> tuple[int, int] | None:
         """Producer id and first offset of the oldest open transaction."""
@@ -79,13 +78,13 @@ class OpenTransactions:
         Returns the transaction that it ended; None if it ended none. A marker of another epoch ends it too.
         """
         if effect.opens:
-            self._open.setdefault(header.producer_id, base_offset)
+            self.first_offsets.setdefault(header.producer_id, base_offset)
         elif effect.end is not None:
             return self._end(header.producer_id, base_offset + header.last_offset_delta)
         return None
 
     def _end(self, producer_id: int, last_offset: int) -> ClosedTransaction | None:
-        first_offset = self._open.pop(producer_id, None)
+        first_offset = self.first_offsets.pop(producer_id, None)
         if first_offset is None:
             return None
         heappush(self._ended, (first_offset, last_offset))
@@ -93,17 +92,21 @@ class OpenTransactions:
         stable = last_offset + 1 if oldest is None else oldest[1]
         return ClosedTransaction(producer_id, first_offset, last_offset, stable)
 
+    def note_committed(self, high_watermark: int) -> None:
+        """Forgets the transactions whose marker is below the high watermark: they hold no one back."""
+        ended = self._ended
+        while ended and ended[0][1] < high_watermark:
+            heappop(ended)
+
     def last_stable_offset(self, high_watermark: int, log_start_offset: int = 0) -> int:
         """The last stable offset; `high_watermark` is at least that of the call before.
 
         A transaction whose first batches were deleted holds readers back at the log start.
         """
-        ended = self._ended
-        while ended and ended[0][1] < high_watermark:
-            heappop(ended)
+        self.note_committed(high_watermark)
         stable = high_watermark
-        if ended:
-            stable = min(stable, ended[0][0])
+        if self._ended:
+            stable = min(stable, self._ended[0][0])
         oldest = self.oldest()
         if oldest is not None:
             stable = min(stable, oldest[1])
@@ -112,7 +115,7 @@ class OpenTransactions:
     @property
     def holds_readers_back(self) -> bool:
         """Whether the last stable offset may be below the high watermark."""
-        return bool(self._open or self._ended)
+        return bool(self.first_offsets or self._ended)
 
     def ended(self) -> list[tuple[int, int]]:
         """First offset and marker's offset of transactions that ended, and may hold readers back; in any order."""
@@ -122,6 +125,6 @@ class OpenTransactions:
         self, transactions: Iterable[tuple[int, int]], ended: Iterable[tuple[int, int]] = ()
     ) -> None:
         """Replaces everything by these open transactions, producer id and first offset, in any order, and `ended`."""
-        self._open = OrderedDict(sorted(transactions, key=itemgetter(1)))
+        self.first_offsets = OrderedDict(sorted(transactions, key=itemgetter(1)))
         self._ended = list(ended)
         heapify(self._ended)

@@ -159,7 +159,12 @@ class ProducerStates:
 
     def get(self, producer_id: int) -> ProducerEntry | None:
         """The entry of the id (>= 0), None if nothing is known of it; of a forgotten one with the newest batch alone."""
-        is_plain = producer_id < LEASED_ID_MIN and not self.has_transactions
+        transactions = self._transactions
+        if transactions is not None:
+            entry = transactions.entries.live.get(producer_id)
+            if entry is not None:
+                return entry
+        is_plain = producer_id < LEASED_ID_MIN and transactions is None
         order = self._plain if is_plain else self._order_of(producer_id)
         return (
             order.live.get(producer_id)
@@ -197,28 +202,42 @@ class ProducerStates:
         if transactions is None:
             transactions = self._transactions = ProducerTransactions(self.window)
             self.has_transactions = True
-        producer_id = header.producer_id
-        before = self._order_of(producer_id)
+        producer_id, first_offsets = header.producer_id, transactions.open.first_offsets
+        was_open = producer_id in first_offsets
         closed = transactions.open.note(header, base_offset, effect)
         if effect.end is not None:
             offset = base_offset + header.last_offset_delta
             transactions.note_marker(producer_id, effect.end, offset, header.max_timestamp)
-        was_there = self._order_of(producer_id) is not before and before.discard(producer_id)
-        if was_there and before is self._plain and self._owners is not None:
-            self._owners.forget(producer_id)
-        if producer_id in transactions.open:
+        if producer_id in first_offsets:
+            if not was_open:
+                self._leave_order(producer_id)
             transactions.entries.put(producer_id, entry)
-            self._forgotten.remove(producer_id)
         else:
+            if was_open:
+                transactions.entries.discard(producer_id)
             self.put(producer_id, entry)
         if effect.end is None or effect.end.type is MarkerType.COMMIT:
             return None
         return closed
 
+    def _leave_order(self, producer_id: int) -> None:
+        """Takes a producer out of the order that it was in without a transaction."""
+        order = self._leased if is_leased(producer_id) else self._plain
+        if order.discard(producer_id):
+            if order is self._plain and self._owners is not None:
+                self._owners.forget(producer_id)
+        elif self._forgotten:
+            self._forgotten.remove(producer_id)
+
+    def note_committed(self, high_watermark: int) -> None:
+        """Notes that the high watermark has moved: transactions that ended below it hold no one back."""
+        if self._transactions is not None:
+            self._transactions.open.note_committed(high_watermark)
+
     def open_transaction(self, producer_id: int) -> int | None:
         """The first offset of the producer's open transaction; None without one."""
         transactions = self._transactions
-        return None if transactions is None else transactions.open.first_offset(producer_id)
+        return None if transactions is None else transactions.open.first_offsets.get(producer_id)
 
     def last_marker(self, producer_id: int) -> LastMarker | None:
         """The last marker of the producer, as far as it is known."""
@@ -389,7 +408,7 @@ class ProducerStates:
 
     def _order_of(self, producer_id: int) -> ProducerOrder:
         transactions = self._transactions
-        if transactions is not None and producer_id in transactions.open:
+        if transactions is not None and producer_id in transactions.open.first_offsets:
             return transactions.entries
         return self._leased if is_leased(producer_id) else self._plain
 

@@ -261,7 +261,7 @@ async def test_a_message_without_markers_is_answered(native: NativeConnection) -
 
 
 async def test_many_markers_take_turns(tmp_path: Path) -> None:
-    """Ten thousand partitions do not hold others up, and each is answered in its place."""
+    """Fifty thousand partitions do not hold others up, and each is answered in its place."""
     async with in_process(tmp_path) as running:
         kafka = await RawConnection.open(running.kafka_address)
         await create_topic(kafka, "t", 1)
@@ -275,7 +275,7 @@ async def test_many_markers_take_turns(tmp_path: Path) -> None:
                 await asyncio.sleep(0)
 
         counting = asyncio.ensure_future(count())
-        missing = [TransactionPartition("gone", index) for index in range(10_000)]
+        missing = [TransactionPartition("gone", index) for index in range(50_000)]
         ((*codes, last),) = await one.writer.write(
             [marker([*missing, in_transaction(one.partition)])]
         )

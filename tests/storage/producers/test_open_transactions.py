@@ -150,7 +150,7 @@ def test_a_deleted_beginning_holds_readers_back_at_the_log_start() -> None:
     one = Partition()
     one.store(plain(9, 10))
     one.store(data(1, 8))
-    assert one.open.first_offset(1) == 10
+    assert one.open.first_offsets[1] == 10
     assert one.open.last_stable_offset(18, 14) == 14
     assert 1 in one.open
     assert 2 not in one.open
