@@ -65,6 +65,8 @@ class Partition:
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
+        self.topic_id_bytes = topic_id.bytes
+        """The same, as it is in transactions."""
         self.log = log
         self.rules = rules
         """Replaced by `apply_rules`."""

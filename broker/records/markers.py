@@ -35,7 +35,7 @@ from echoless.broker.records.in_flight import ACKS_ALL, ProduceParts, TopicKey
 from echoless.protocol.control_records import NO_NUMBER, EndMarker, MarkerType, build_marker
 from echoless.protocol.dedup import Reject
 from echoless.protocol.errors import ErrorCode, KafkaError
-from echoless.protocol.produce import PartitionProduced
+from echoless.protocol.produce import PartitionProduced, TopicProduced
 from echoless.protocol.record_batch import BatchHeader, read_header
 from echoless.protocol.state_records.transaction_records import NO_TOPIC_ID, uuid_of
 from echoless.storage.appended import Appended
@@ -95,11 +95,13 @@ class MarkerWriter:
         """Appends some markers per step."""
         for marker, outcomes in zip(markers, rows, strict=True):
             if self._is_outdated(marker):
-                outcomes += [ErrorCode.TRANSACTION_COORDINATOR_FENCED] * len(marker.partitions)
+                fenced = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+                outcomes.extend([fenced] * len(marker.partitions))
             else:
                 append = partial(self._append, marker, *self._built(marker))
                 for first in range(0, len(marker.partitions), _APPENDED_AT_ONCE):
-                    outcomes += map(append, marker.partitions[first : first + _APPENDED_AT_ONCE])
+                    some = marker.partitions[first : first + _APPENDED_AT_ONCE]
+                    outcomes.extend(map(append, some))
                     yield
             self._note(marker, outcomes)
 
@@ -185,11 +187,9 @@ class MarkerWriter:
                 if isinstance(stored, StoredBatch) and is_unacknowledged(ACKS_ALL, stored):
                     places.append((of_one, len(of_one)))
                     waits.append(stored)
-                of_one.append(
-                    _NONE if isinstance(stored, StoredBatch) else stored.error_code
-                )
+                of_one.append(_NONE if isinstance(stored, StoredBatch) else stored.error_code)
         if waits:
-            topics = [("", [one.produced for one in waits])]
+            topics: list[TopicProduced] = [("", [one.produced for one in waits])]
             deadlines = self._parts.deadlines
             [(_, answered)] = await AwaitedAcknowledgement(
                 ACKS_ALL, topics, waits, COMMITTED_WITHIN_S, deadlines

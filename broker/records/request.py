@@ -45,13 +45,13 @@ _Append = Callable[[], Coroutine[Any, Any, _Rows]]
 
 def produce(flight: InFlightProduce, topics: BatchesByTopic, transactional_id: str | None) -> Any:
     """Answers a request for any number of partitions."""
-    if len(topics) == 1 and transactional_id is None:
+    if transactional_id is not None:
+        flight.transactional_id = transactional_id
+    if len(topics) == 1 and (transactional_id is None or flight.parts.ask is not None):
         topic, partitions = topics[0]
         if len(partitions) == 1:
             index, records = partitions[0]
-            return produce_one(flight, topic, index, records)
-    if transactional_id is not None:
-        flight.transactional_id = transactional_id
+            return produce_one(flight, topic, index, records, transactional_id)
     if flight.request.peer.order.appends.places or _has_many_rows(topics):
         return _append_first(flight, partial(_append_all, flight, topics, transactional_id))
     refused = refused_rows(topics, transactional_id, are_served=flight.parts.ask is not None)
@@ -60,13 +60,17 @@ def produce(flight: InFlightProduce, topics: BatchesByTopic, transactional_id: s
 
 
 def produce_one(
-    flight: InFlightProduce, topic: TopicKey, index: int, records: Buffer | None
+    flight: InFlightProduce,
+    topic: TopicKey,
+    index: int,
+    records: Buffer | None,
+    transactional_id: str | None = None,
 ) -> Any:
-    """Answers a request for one partition."""
+    """Answers a request for one partition; with a transactional id only where transactions are served."""
     if flight.request.peer.order.appends.places:
         topics = [(topic, [(index, records)])]
-        return _append_first(flight, partial(_append_all, flight, topics, None))
-    if is_transactional(records):
+        return _append_first(flight, partial(_append_all, flight, topics, transactional_id))
+    if transactional_id is None and is_transactional(records):
         refused = refused_transaction(are_served=flight.parts.ask is not None)
         return _answer(flight, [(topic, [refused._replace(partition=index)])])
     one = produce_batch(flight, topic, index, records)

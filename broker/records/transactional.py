@@ -46,6 +46,8 @@ ADDS_FROM: Final = 12
 KNOWS_ABORTABLE_FROM: Final = 11
 QUESTIONS_MAX: Final = 3
 """Questions about one batch; a marker comes between question and append once, if at all."""
+_NONE: Final = ErrorCode.NONE
+"""Read once: a member of an enum takes 0.1 to 0.2 us in Python 3.11."""
 _RETRIED: Final = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -113,7 +115,7 @@ class TransactionalBatch(Unsettled):
                 client_version=2 if is_add else 0,
                 partitions=(
                     TransactionPartition(
-                        partition.topic, partition.index, partition.topic_id.bytes
+                        partition.topic, partition.index, partition.topic_id_bytes
                     ),
                 ),
             )
@@ -149,7 +151,8 @@ class TransactionalBatch(Unsettled):
         producers = partition.log.producers
         match judge(producers, header, self._question, number):
             case Membership.APPEND:
-                self._check_first_sequence(partition)
+                if flight.request.version >= ADDS_FROM:
+                    self._check_first_sequence(partition)
                 return append_batch(flight, partition, self._records, header)
             case Membership.ENDED:
                 raise KafkaError(
@@ -178,7 +181,7 @@ class TransactionalBatch(Unsettled):
         """Raises `KafkaError` 45 for a batch from the middle of what an unknown producer has sent: it would leave a gap."""
         header = self._header
         is_first = header.base_sequence == 0 or partition.log.producers.get(header.producer_id)
-        if self._flight.request.version >= ADDS_FROM and not is_first:
+        if not is_first:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer id {header.producer_id} is not known on {partition.name} and must start at sequence 0, "
@@ -189,9 +192,9 @@ class TransactionalBatch(Unsettled):
 def check_answer(answered: TransactionAnswered, version: int) -> None:
     """Raises `KafkaError` with the code that this version of Produce gets, unless the coordinator has said yes."""
     code = answered.error_code
-    if code is ErrorCode.NONE:
+    if code is _NONE:
         (code,) = answered.partition_codes
-    if code is ErrorCode.NONE:
+    if code is _NONE:
         return
     found = produce_code(code, version)
     message = f"the coordinator of the transactional id has answered {code.name}"

@@ -45,7 +45,7 @@ _PARTITION_BYTES: Final = 32
 
 AskHere = Callable[[TransactionAsk], Awaitable[TransactionAnswered]]
 LookHere = Callable[[TransactionAsk], TransactionAnswered | None]
-"""Answers at once, or not."""
+"""Answers if this broker certainly coordinates the id, and knows at once; otherwise None."""
 
 
 class CoordinatorDoor:
@@ -69,14 +69,14 @@ class CoordinatorDoor:
 
     def ask(self, ask: TransactionAsk) -> AnsweredNowOrLater:
         """Asks the id's coordinator; a question has at most `PARTITIONS_PER_ROW` partitions. A future never raises."""
+        if not ask.is_add:
+            answered = self._look_here(ask)
+            if answered is not None:
+                return answered
         try:
             broker_id = self._coordinator_of(ask.transactional_id)
         except KafkaError as error:
             return TransactionAnswered(error.code)
-        if broker_id == self._broker_id and not ask.is_add:
-            answered = self._look_here(ask)
-            if answered is not None:
-                return answered
         queue = self._queues.get(broker_id)
         if queue is None:
             send = self._send_here if broker_id == self._broker_id else self._send_to(broker_id)

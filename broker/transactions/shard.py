@@ -133,7 +133,7 @@ class TransactionShard(Shard["TransactionCoordinator", IdRequest, TransactionAns
 
     def look_for_leader(self, ask: TransactionAsk) -> TransactionAnswered | None:
         """Answers a leader that adds nothing; None if it has to wait."""
-        coordinator = self.coordinator
+        coordinator = self._coordinator
         if coordinator is None or not self.answers_at_once:
             return None
         partitions = frozenset(ask.partitions)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from echoless.coordinators.events import Now
 from echoless.coordinators.transactions.answers import TransactionAnswer, Transition
 from echoless.coordinators.transactions.config import EPOCH_BUMP_VERSION
@@ -15,6 +17,9 @@ from echoless.protocol.state_records.transaction_records import (
     TransactionStatus,
     TransactionValue,
 )
+
+_NONE: Final = ErrorCode.NONE
+"""Read once: a member of an enum takes 0.1 to 0.2 us in Python 3.11, and each batch is asked about."""
 
 
 def decide_add(
@@ -41,12 +46,12 @@ def verified(value: TransactionValue | None, request: VerifyPartitions) -> Trans
     if value is None:
         return TransactionAnswer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     code = _identity_error(value, request)
-    if code is ErrorCode.NONE and value.status.is_prepared:
-        code = ErrorCode.CONCURRENT_TRANSACTIONS
-    if code is ErrorCode.NONE and value.kept_epoch != NO_PRODUCER_EPOCH:
-        code = ErrorCode.INVALID_TXN_STATE
-    if code is not ErrorCode.NONE:
+    if code is not _NONE:
         return TransactionAnswer(code)
+    if value.status.is_prepared:
+        return TransactionAnswer(ErrorCode.CONCURRENT_TRANSACTIONS)
+    if value.kept_epoch != NO_PRODUCER_EPOCH:
+        return TransactionAnswer(ErrorCode.INVALID_TXN_STATE)
     missing = request.partitions - value.partitions
     return TransactionAnswer(abortable=missing, number=value.number)
 
@@ -58,7 +63,7 @@ def _identity_error(
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if request.producer_epoch != value.producer_epoch:
         return ErrorCode.PRODUCER_FENCED
-    return ErrorCode.NONE
+    return _NONE
 
 
 def _has_timed_out(value: TransactionValue, request: AddPartitions) -> bool:

@@ -23,6 +23,7 @@ from echoless.protocol.record_batch import (
     MAGIC,
     RECORD_BYTES_MIN,
     RECORDS_MAX,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     Buffer,
     Codec,
@@ -35,10 +36,7 @@ _LAST_CODEC: Final = int(Codec.ZSTD)
 def sound_header(
     records: Buffer | None, produce_version: int, bytes_max: int, timestamp_rules: TimestampRules
 ) -> BatchHeader | None:
-    """The header of a usual batch that passes all steps; None: only the steps can tell.
-
-    A transactional batch is not a usual one.
-    """
+    """The header of a usual batch that passes all steps; None: only the steps can tell."""
     if (
         records is None
         or len(records) < HEADER_SIZE
@@ -55,8 +53,8 @@ def sound_header(
         and 0 < count == delta + 1
         and (
             count * RECORD_BYTES_MIN <= length - BATCH_LENGTH_MIN
-            if not attributes
-            else 0 < attributes <= _LAST_CODEC and count <= RECORDS_MAX
+            if not attributes or attributes == TRANSACTIONAL_BIT
+            else 0 < attributes & ~TRANSACTIONAL_BIT <= _LAST_CODEC and count <= RECORDS_MAX
         )
         and (sequence >= 0 or producer_id < 0)
         and crc32c(memoryview(records)[ATTRIBUTES_POSITION:]) == crc

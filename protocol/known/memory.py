@@ -19,8 +19,8 @@ KEY_BYTES_MAX: Final = 400
 _Key = TypeVar("_Key", bound=Hashable)
 _Meaning = TypeVar("_Meaning")
 
-ProduceHead = tuple[int, int, str, int]
-"""Acks, timeout in ms, topic, and the number of partitions."""
+ProduceHead = tuple[str | None, int, int, str, int]
+"""Transactional id, acks, timeout in ms, topic, and the number of partitions."""
 FetchBody = tuple[
     tuple[int, int, int, int, int], str | uuid.UUID, int, int, int, int, tuple[Any, ...]
 ]

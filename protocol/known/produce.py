@@ -1,6 +1,7 @@
 """Produce requests that begin as one that the connection sent before.
 
-A producer repeats every byte of a request's body up to the first partition: acks, timeout, topic, number of partitions.
+A producer repeats every byte of a request's body up to the first partition: transactional id, acks, timeout, topic, number of
+partitions.
 Equals `decode_produce_request`, which reads what is not known, and says what is wrong with it; but a request of many
 elements is to be read beside the event loop.
 `tests/protocol/known/test_produce.py` compares both.
@@ -31,7 +32,7 @@ _INDEX_SIZE: Final = 4
 _INDEX_AND_SIZE: Final = 6
 """The bytes of an index and of the usual size, before the records."""
 _TOPIC_COUNT: Final = 7
-"""The position of the number of topics in a body without a transactional id, after acks and timeout."""
+"""The position of the number of topics in a body without a transactional id, after acks and timeout; that id shifts it."""
 _TOPIC_SIZE: Final = 8
 _TOPIC_NAME: Final = 9
 _ONE_TOPIC: Final = 2
@@ -50,17 +51,20 @@ def read_produce_request(
         return decode_produce_request(version, frame, position, ELEMENTS_AT_ONCE)
     head = b""
     try:
-        after = position + _TOPIC_NAME + frame[position + _TOPIC_SIZE]
+        shift = (
+            position + (frame[position] or 1) - 1
+        )  # a transactional id of so many bytes comes first
+        after = shift + _TOPIC_NAME + frame[shift + _TOPIC_SIZE]
         head = frame[position:after] if type(frame) is bytes else bytes(frame[position:after])
         known = seen.produces.get(head)
         if known is not None:
-            acks, timeout_ms, topic, partition_count = known
+            transactional_id, acks, timeout_ms, topic, partition_count = known
             partitions = _only_row(frame, after) if partition_count == 1 else None
             if partitions is None:
                 partitions = _rows(frame, after, partition_count)
             if partitions is not None:
                 topics = [_new(TopicRecords, (topic, partitions))]
-                return _new(ProduceRequest, (None, acks, timeout_ms, topics))
+                return _new(ProduceRequest, (transactional_id, acks, timeout_ms, topics))
     except (struct.error, IndexError, DecodeError):
         pass  # the general way says what is wrong
     request = decode_produce_request(version, frame, position, ELEMENTS_AT_ONCE)
@@ -102,14 +106,18 @@ def _rows(frame: Frame, position: int, count: int) -> list[PartitionRecords] | N
 
 def _note(seen: SeenBytes, head: bytes, request: ProduceRequest) -> None:
     """Remembers what `head` means, if it is the bytes up to the first partition."""
+    if not head or head[0] >= 0x80:
+        return
+    shift = (head[0] or 1) - 1
     if (
-        head[0]  # a transactional id
-        or head[_TOPIC_COUNT] != _ONE_TOPIC
-        or head[_TOPIC_SIZE] >= 0x80
-        or len(head) != _TOPIC_NAME + head[_TOPIC_SIZE]
+        len(head) <= shift + _TOPIC_NAME
+        or head[shift + _TOPIC_COUNT] != _ONE_TOPIC
+        or head[shift + _TOPIC_SIZE] >= 0x80
+        or len(head) != shift + _TOPIC_NAME + head[shift + _TOPIC_SIZE]
         or head[-1] >= 0x80
     ):
         return
-    ((name, rows),) = request.topics
+    transactional_id, acks, timeout_ms, ((name, rows),) = request
     assert isinstance(name, str)
-    seen.note(seen.produces, head, len(head), (request.acks, request.timeout_ms, name, len(rows)))
+    meaning = transactional_id, acks, timeout_ms, name, len(rows)
+    seen.note(seen.produces, head, len(head), meaning)

@@ -62,12 +62,16 @@ class TransactionStatus(enum.IntEnum):
     @property
     def is_prepared(self) -> bool:
         """Whether the end is decided, and markers may be missing."""
-        return self in (TransactionStatus.PREPARE_COMMIT, TransactionStatus.PREPARE_ABORT)
+        return self in _PREPARED
 
     @property
     def is_complete(self) -> bool:
         """Whether a transaction has ended, and nothing has happened since."""
-        return self in (TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT)
+        return self in _COMPLETE
+
+
+_PREPARED: Final = (TransactionStatus.PREPARE_COMMIT, TransactionStatus.PREPARE_ABORT)
+_COMPLETE: Final = (TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT)
 
 
 class TransactionEnd(enum.IntEnum):

@@ -21,7 +21,7 @@ from echoless.protocol.batch_validation import (
 )
 from echoless.protocol.errors import KafkaError
 from echoless.protocol.known.batch import sound_header
-from echoless.protocol.record_batch import compute_crc, read_header
+from echoless.protocol.record_batch import TRANSACTIONAL_BIT, compute_crc, read_header
 from tests.protocol.refused_batches import (
     BATCH,
     BYTES_MAX,
@@ -187,7 +187,9 @@ def test_damaged_headers_are_refused_or_equal(position, noise, fixes_crc):
 NUMBERS = {
     "base_offset": st.sampled_from([0, 0, 0, 1, -1]),
     "magic": st.sampled_from([2, 2, 2, 0, 1, 3]),
-    "attributes": st.one_of(st.just(0), st.integers(0, 7), st.integers(-(2**15), 2**15 - 1)),
+    "attributes": st.one_of(
+        st.just(0), st.integers(0, 7), st.integers(16, 23), st.integers(-(2**15), 2**15 - 1)
+    ),
     "last_offset_delta": st.integers(-2, 3),
     "producer_id": st.sampled_from([-1, 7, -2]),
     "base_sequence": st.sampled_from([0, -1, 5]),
@@ -213,12 +215,12 @@ def test_what_is_sound_at_a_glance_passes_every_step(  # noqa: PLR0917 - drawn o
     sound = sound_header(data, version, bytes_max, ANY_TIMESTAMP)
     if sound is not None:
         assert sound == validate(data, produce_version=version, bytes_max=bytes_max)
-        assert not sound.is_transactional
 
 
+@pytest.mark.parametrize("transactional", [0, TRANSACTIONAL_BIT])
 @pytest.mark.parametrize("codec", range(5))
-def test_the_usual_batch_is_sound_at_a_glance(codec):
+def test_the_usual_batch_is_sound_at_a_glance(codec, transactional):
     """Otherwise every request would take the steps as well."""
-    data = replace(GOOD, attributes=codec).encode()
+    data = replace(GOOD, attributes=codec | transactional).encode()
     assert sound_header(data, 9, BYTES_MAX, ANY_TIMESTAMP) == read_header(data)
     assert sound_header(data, 9, BYTES_MAX, TimestampRules(after_max_ms=1)) is None

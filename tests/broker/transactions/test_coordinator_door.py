@@ -51,9 +51,10 @@ class Coordinators(StandAlone):
         self.failure: Exception | None = None
         self.unknown: set[str] = set()
         self.known_at_once: TransactionAnswered | None = None
-        self.door = CoordinatorDoor(
-            HERE, self, self.coordinator_of, self.ask_here, lambda _: self.known_at_once
-        )
+        self.door = CoordinatorDoor(HERE, self, self.coordinator_of, self.ask_here, self.look_here)
+
+    def look_here(self, ask: TransactionAsk) -> TransactionAnswered | None:
+        return self.known_at_once if ask.transactional_id.startswith("h") else None
 
     def coordinator_of(self, transactional_id: str) -> int:
         if transactional_id in self.unknown:

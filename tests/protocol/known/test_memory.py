@@ -18,7 +18,7 @@ def note(seen: SeenBytes, kind: str, key: bytes) -> None:
     if kind == "fetch":
         seen.note(seen.fetches, (4, key), len(key), FETCH)
     elif kind == "produce":
-        seen.note(seen.produces, key, len(key), (1, 5, "t", 1))
+        seen.note(seen.produces, key, len(key), (None, 1, 5, "t", 1))
     else:
         seen.note(seen.native_produces, key, len(key), ("t", 0, 1, 5))
 

@@ -19,6 +19,7 @@ from echoless.protocol.produce_request import (
 from tests.protocol.test_produce_request import VERSIONS, encode, partitions, requests
 
 ONE_ROW = {"transactional_id": None, "acks": 1, "timeout_ms": 5, "topics": [("t", [(0, b"r")])]}
+IN_TRANSACTION = {**ONE_ROW, "transactional_id": "orders-1"}
 
 
 def read(seen: SeenBytes, version: int, frame: bytes) -> None:
@@ -57,19 +58,20 @@ def test_a_repeated_beginning_is_read_as_if_it_were_new(version, request, rows, 
 
 
 @given(
+    one_row=st.sampled_from((ONE_ROW, IN_TRANSACTION)),
     size=st.sampled_from((0, 100, 126, 127, 128, 200, 4095, 4096, 16_382)),
     tail=st.one_of(st.none(), st.binary(max_size=12)),
     place=st.integers(0, 12),
 )
-def test_a_known_beginning_and_one_row_are_read_as_by_the_loop(size, tail, place):
+def test_a_known_beginning_and_one_row_are_read_as_by_the_loop(one_row, size, tail, place):
     """Whatever stands in the place of index, size, records and tags."""
-    head = encode(9, ONE_ROW)[:-9]
-    data = encode(9, {**ONE_ROW, "topics": [("t", [(0, (b"\0" + b"x" * size)[:size])])]})
+    head = encode(9, one_row)[:-9]
+    data = encode(9, {**one_row, "topics": [("t", [(0, (b"\0" + b"x" * size)[:size])])]})
     null = head + bytes(4) + b"\x80\0"  # its size is 0, in two bytes
     others = [] if tail is None else [data[: len(head) + place] + tail, data[:-3] + tail]
     for damaged in (data, data + b"\0", data[:-1], null + bytes(2), null + bytes(3), *others):
         seen = SeenBytes()
-        read(seen, 9, encode(9, ONE_ROW))
+        read(seen, 9, encode(9, one_row))
         assert len(seen.produces) == 1
         read(seen, 9, damaged)
 
@@ -79,7 +81,7 @@ def test_hostile_bytes_are_read_alike(data):
     """Any change of a request like one that is known, any cut and any bytes more."""
     seen, version = SeenBytes(), data.draw(st.sampled_from(range(9, 13)))
     frame = encode(version, data.draw(requests))
-    usual = encode(version, ONE_ROW)
+    usual = encode(version, data.draw(st.sampled_from((ONE_ROW, IN_TRANSACTION))))
     for whole in (usual, frame):
         read(seen, version, whole)
         damaged = bytearray(whole)
@@ -108,10 +110,10 @@ def test_a_beginning_without_the_rest_is_refused():
 
 
 def test_what_a_beginning_cannot_mean_alone_is_not_kept():
-    """A transactional id, two topics, a long name, ids, and classic versions."""
+    """A long transactional id, two topics, a long name, ids, and classic versions."""
     seen = SeenBytes()
     others = (
-        {**ONE_ROW, "transactional_id": "t"},
+        {**ONE_ROW, "transactional_id": "t" * 127},
         {**ONE_ROW, "topics": [("t", [(0, b"r")]), ("u", [(0, b"r")])]},
         {**ONE_ROW, "topics": [("t" * 200, [(0, b"r")])]},
         {**ONE_ROW, "topics": []},
@@ -121,3 +123,13 @@ def test_what_a_beginning_cannot_mean_alone_is_not_kept():
     read(seen, 7, encode(7, ONE_ROW))
     read(seen, 13, encode(13, ONE_ROW))
     assert not seen.produces
+
+
+def test_producers_in_a_transaction_are_known_by_their_id():
+    """Requests of two ids begin alike for the rest, and none is taken for the other's, nor for one without an id."""
+    seen = SeenBytes()
+    ids = ("orders-1", "orders-2", "", "t" * 126, None)
+    for _ in range(2):
+        for transactional_id in ids:
+            read(seen, 9, encode(9, {**ONE_ROW, "transactional_id": transactional_id}))
+    assert [known[0] for known in seen.produces.values()] == list(ids)
