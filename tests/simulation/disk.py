@@ -45,18 +45,13 @@ class WatchedFileSystem:
         """The process that held them is gone."""
         self.disk._locks.clear()
 
-    def read_logs(self, data_dir: str) -> dict[str, list[tuple[int, bytes]]]:
-        """Per partition directory: its segments' base offsets and bytes, in order."""
-        logs: dict[str, list[tuple[int, bytes]]] = {}
-        for directory in self.disk.list_directory(data_dir):
-            path = f"{data_dir}/{directory}"
-            if self.disk.is_directory(path) and not directory.endswith("-delete"):
-                logs[directory] = [
-                    (int(name[:20]), self.disk.read_bytes(f"{path}/{name}"))
-                    for name in self.disk.list_directory(path)
-                    if name.endswith(".log")
-                ]
-        return logs
+    def read_segments(self, path: str) -> list[tuple[int, bytes]]:
+        """The base offsets and bytes of the segments in a partition's directory, in order."""
+        return [
+            (int(name[:20]), self.disk.read_bytes(f"{path}/{name}"))
+            for name in self.disk.list_directory(path)
+            if name.endswith(".log")
+        ]
 
 
 class _WatchedFile:

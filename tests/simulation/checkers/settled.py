@@ -56,25 +56,27 @@ def judge_states_now(cluster: Cluster) -> None:
 
 def judge_claims_now(cluster: Cluster) -> None:
     """Checks, at any time, that followers really have what their leaders count: sessions keep claims for long."""
-    epochs = {
-        machine.config.broker_id: machine.broker.membership.registered_epoch(
-            machine.config.broker_id
-        )
+    brokers = {
+        machine.broker_id: machine.broker
         for machine in cluster.machines.values()
         if machine.broker is not None
     }
+    epochs = {one: broker.membership.registered_epoch(one) for one, broker in brokers.items()}
+    registries = {one: broker.partitions for one, broker in brokers.items()}
     for spot in cluster.spots:
-        held = partitions_of(cluster, spot)
-        for node, leader in held.items():
-            for follower_id in leader.replicas if leader.in_sync is not None else ():
-                follower = held.get(f"broker-{follower_id}")
+        for leader_id, registry in registries.items():
+            leader = registry.get(spot)
+            if leader is None or leader.in_sync is None:
+                continue
+            for follower_id in leader.replicas:
+                others = registries.get(follower_id) if follower_id != leader_id else None
+                follower = None if others is None else others.get(spot)
                 if follower is None or not _counts(leader, follower, follower_id, epochs):
                     continue
-                assert leader.in_sync is not None
                 claimed = leader.in_sync.log_end_offset(follower_id)
                 if follower.log.log_end_offset < claimed:
                     cluster.observations.find(
-                        f"{spot}: {node} counts on broker {follower_id} up to {claimed}, whose log ends at "
+                        f"{spot}: broker-{leader_id} counts on broker {follower_id} up to {claimed}, whose log ends at "
                         f"{follower.log.log_end_offset}"
                     )
 
@@ -85,8 +87,7 @@ def _counts(
     """Whether a claim is of the follower's present life, and neither of them knows of a later leader."""
     assert leader.in_sync is not None
     return (
-        follower is not leader
-        and follower.topic_id == leader.topic_id
+        follower.topic_id == leader.topic_id
         and follower.leader_epoch == leader.leader_epoch
         and leader.in_sync.broker_epoch(follower_id) == epochs[follower_id]
     )
@@ -162,8 +163,8 @@ def partitions_of(cluster: Cluster, spot: Spot) -> dict[str, Partition]:
 def log_of(cluster: Cluster, node: str, spot: Spot, partition: Partition) -> ReplicaLog:
     """The replica's log as it lies on the disk."""
     machine = cluster.machines[int(node.removeprefix("broker-"))]
-    directory = f"{spot.topic}-{spot.partition}"
-    segments = machine.disk.read_logs(machine.config.data_dir)[directory]
+    directory = f"{machine.config.data_dir}/{spot.topic}-{spot.partition}"
+    segments = machine.disk.read_segments(directory)
     return read_log(node, partition.log.log_start_offset, segments)
 
 

@@ -5,6 +5,7 @@ The invariants of `transactions-spec` that no client can see by itself: numbered
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from tests.simulation.checkers.logs import Batch, read_batches
 from tests.simulation.observations import Append, Spot
 from tests.simulation.transactions.seen import Given
 from tests.support.raw_batches import TRANSACTIONAL
-from tests.transactions.history.events import Outcome, Transaction
+from tests.transactions.history.events import Outcome, Place, Seen, Stored, Transaction
 
 UNKNOWN: Final = "unknown"
 DEAD: Final = "dead"
@@ -53,15 +54,19 @@ class Known:
     """None: it was not decided."""
 
 
-def records_of(data: bytes) -> Iterator[tuple[str, TransactionValue | None]]:
-    """Ids and values in the batches of `__transaction_state`."""
+@functools.lru_cache(maxsize=1000)
+def records_of(data: bytes) -> list[tuple[str, TransactionValue | None]]:
+    """Ids and values in the batches of `__transaction_state`; the same bytes are on every replica's disk."""
+    found: list[tuple[str, TransactionValue | None]] = []
     for batch in read_batches(data):
         for record in iterate_records(memoryview(batch.data)):
             assert record.key is not None
             transactional_id = read_transaction_key(record.key)
             assert isinstance(transactional_id, str)
             value = record.value
-            yield transactional_id, None if value is None else read_transaction_value(value)
+            stored = None if value is None else read_transaction_value(value)
+            found.append((transactional_id, stored))
+    return found
 
 
 class StateLog:
@@ -234,6 +239,18 @@ def identities_are_unique(given: Sequence[Given]) -> Iterator[str]:
         holder = holders.setdefault(one.identity, one.process)
         if holder != one.process:
             yield f"10: {one.identity} is given to {holder} and to {one.process}"
+
+
+def everything_is_read(
+    readers: Mapping[str, Sequence[Seen]], logs: Mapping[Place, Sequence[Stored]]
+) -> Iterator[str]:
+    """A reader of all records gets each one once, in order, whatever becomes of its transaction."""
+    for reader, seen in readers.items():
+        for place, stored in logs.items():
+            wanted = [(one.offset, one.value) for one in stored]
+            got = [(one.offset, one.value) for one in seen if one.place == place]
+            if got != wanted:
+                yield f"{reader} of {place} got {set(got) ^ set(wanted) or 'them in another order'}"
 
 
 def stable_end(batches: Iterable[Batch], high_watermark: int) -> tuple[dict[int, int], int]:

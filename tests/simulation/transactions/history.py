@@ -25,13 +25,12 @@ from tests.simulation.checkers import settled
 from tests.simulation.checkers import transactions as promises
 from tests.simulation.checkers.logs import Batch, read_batches
 from tests.simulation.cluster import Cluster, Topic
-from tests.simulation.faults import COORDINATOR, NOTHING, Undo, restart
-from tests.simulation.machine import Machine
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.observations import Spot
 from tests.simulation.transactions import swarm
 from tests.simulation.transactions.copier import Copier, fetch_committed
-from tests.simulation.transactions.faults import MARKERS, SLOW, TRANSACTION_FAULTS
+from tests.simulation.transactions.faults import TRANSACTION_FAULTS
+from tests.simulation.transactions.left_broken import LeftBroken, leave_one_broken
 from tests.simulation.transactions.port import KafkaPort
 from tests.simulation.transactions.reader import PartitionReader
 from tests.simulation.transactions.seen import SeenTransactions
@@ -75,9 +74,7 @@ class TransactionHistory:
         self.seen = SeenTransactions(cluster.observations)
         self.writers: list[Writer] = []
         self._readers: list[PartitionReader] = []
-        self._broken: Machine | None = None
-        """The one that is left broken while the core has healed."""
-        self._mend: Undo = NOTHING
+        self._left_broken: LeftBroken | None = None
 
     # --- playing ---
 
@@ -97,7 +94,9 @@ class TransactionHistory:
             nemesis.heal()
             least = cluster.machines[1].config.min_insync_replicas
             if factor > least and rng.random() < 1 / 2:
-                self._leave_one_broken()
+                self._left_broken = leave_one_broken(cluster, rng)
+            if self._left_broken is not None:
+                self.seen.count("one machine is left broken")
             self.end()
         return not findings
 
@@ -198,11 +197,12 @@ class TransactionHistory:
         copier.client.process.spawn(copier.run())
 
     def _add_readers(self) -> None:
-        for name, found, is_committed in (
-            ("committed", self.seen.readers, True),
-            ("uncommitted", self.seen.uncommitted, False),
-        ):
-            seen = found.setdefault(name, [])
+        """Readers of committed records, and in some histories of all records, which cost as much and find little else."""
+        found = [("committed", self.seen.readers, True)]
+        if self._rng.random() < 1 / 4:
+            found.append(("uncommitted", self.seen.uncommitted, False))
+        for name, by_name, is_committed in found:
+            seen = by_name.setdefault(name, [])
             for spot in self._spots:
                 port = KafkaPort(self._cluster.new_client(name), self.seen, 4.0)
                 reader = PartitionReader(port, spot, is_committed=is_committed)
@@ -216,7 +216,9 @@ class TransactionHistory:
         for writer in self.writers:
             writer.is_wanted = False
         self._wait(ENDS_WITHIN_S)
-        self._mend_all()
+        if self._left_broken is not None:
+            self._left_broken.mend()
+            self._left_broken = None
         self._cluster.network.lose_late()
         self._wait(ENDS_WITHIN_S)
 
@@ -249,67 +251,10 @@ class TransactionHistory:
         """The replica of the broker that leads, as the state node has it."""
         leader_id = self._cluster.state_of(spot).get("leader")
         machine = self._cluster.machines.get(leader_id) if isinstance(leader_id, int) else None
-        broker = None if machine is None or machine is self._broken else machine.broker
+        is_broken = self._left_broken is not None and machine is self._left_broken.machine
+        broker = None if machine is None or is_broken else machine.broker
         partition = None if broker is None else broker.partitions.get(spot)
         return partition if partition is not None and partition.is_leader else None
-
-    def _leave_one_broken(self) -> None:
-        """Heals a core: coordinators, leaders and a quorum. One machine is broken for good, and markers are late."""
-        cluster, rng = self._cluster, self._rng
-        machine = rng.choice(list(cluster.machines.values()))
-        findings = cluster.observations.findings
-        cluster.run_for(60.0, lambda: bool(findings) or self._is_dispensable(machine))
-        if findings or not self._is_dispensable(machine):
-            return
-        cluster.observations.note("left broken", machine.node)
-        self.seen.count("one machine is left broken")
-        self._broken, self._mend = machine, self._break(machine)
-        if rng.random() < 1 / 2:
-            cluster.network.weather_by_type[MARKERS] = SLOW
-
-    def _is_dispensable(self, machine: Machine) -> bool:
-        """Whether enough others are in sync, and all is calm: no broker lags, starts, or has the session of an earlier life."""
-        cluster = self._cluster
-        is_calm = all(
-            one.service is not None and self._has_its_session(one)
-            for one in cluster.machines.values()
-        )
-        least = machine.config.min_insync_replicas
-        for spot in cluster.spots if is_calm else ():
-            isr = cluster.state_of(spot).get("isr", ())
-            others = [one for one in isr if one != machine.broker_id]
-            if len(isr) < cluster.replication_factors[spot.topic] or len(others) < least:
-                return False
-        return is_calm
-
-    def _has_its_session(self, machine: Machine) -> bool:
-        node = self._cluster.server.nodes.get(f"/brokers/ids/{machine.broker_id}")
-        tree = machine.session_tree
-        return tree is not None and node is not None and node.owner == tree.session_id
-
-    def _break(self, machine: Machine) -> Undo:
-        cluster, way = self._cluster, self._rng.choice(("kill", "pause", "isolate"))
-        process = machine.process
-        if way == "kill" or process is None:
-            machine.is_wanted = False
-            machine.kill()
-            return restart(machine)
-        if way == "pause":
-            process.pause()
-            return process.resume
-        everyone = [one.node for one in cluster.machines.values() if one is not machine]
-        everyone += [COORDINATOR, *(one.name for one in cluster.client_processes)]
-        for other in everyone:
-            cluster.network.cut(machine.node, other)
-            cluster.network.cut(other, machine.node)
-        return cluster.network.heal
-
-    def _mend_all(self) -> None:
-        """Heals what was left broken."""
-        if self._broken is not None:
-            self._cluster.network.weather_by_type.clear()
-            self._mend()
-            self._broken = None
 
     def _look_at_stable_ends(self) -> None:
         """7: at any time the open transactions and the last stable offset of a leader are those of its log."""
@@ -342,6 +287,8 @@ class TransactionHistory:
             log={tuple(spot): self._stored(spot) for spot in self._spots},
             inputs=self._committed_inputs(),
         )
+        for fault in promises.everything_is_read(self.seen.uncommitted, history.log):
+            observations.find(fault)
         for anomaly, words in check(history).broken:
             observations.find(f"{anomaly.name}: {words}")
         self.seen.happened.update(

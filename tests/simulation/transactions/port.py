@@ -11,6 +11,13 @@ from echoless.broker.handlers.loaded import load_for
 from echoless.protocol import registry
 from tests.simulation.clients import Client
 from tests.simulation.observations import Spot
+from tests.simulation.transactions.fetches import (
+    FETCH,
+    FetchAnswer,
+    fetch_request,
+    read_fetch_answer,
+)
+from tests.simulation.transactions.fetches import VERSION as FETCH_VERSION
 from tests.simulation.transactions.seen import SeenTransactions
 from tests.support.raw_client import decode_whole, encode_body, encode_frame, message
 from tests.support.raw_produce import (
@@ -29,7 +36,7 @@ VERSIONS: Final[Mapping[str, tuple[int, ...]]] = {
     "txn_offset_commit": (3, 5),
     "end_txn": (1, 3, 4, 5),
     "find_coordinator": (3,),
-    "fetch": (11,),
+    "fetch": (FETCH_VERSION,),
     "produce": (9, 11, 12),
 }
 """The versions that simulated clients use."""
@@ -70,6 +77,19 @@ class KafkaPort:
         self.seen.count(f"{api} answered {code}")
         self.client.observations.note(self.client.name, api, version, node, code)
         return entity
+
+    async def fetch(
+        self, node: str, spot: Spot, position: int, *, is_committed: bool
+    ) -> FetchAnswer:
+        """The row of a fetch from `position` on. Raises `NoAnswerError`."""
+        body = fetch_request(spot, position, is_committed=is_committed)
+        data = await self._exchange(node, FETCH, FETCH_VERSION, body, flexible=False)
+        answer = read_fetch_answer(data[_AFTER_CORRELATION_ID:])
+        self.seen.count(f"fetch answered {answer.error_code}")
+        self.client.observations.note(
+            self.client.name, "fetch", FETCH_VERSION, node, answer.error_code
+        )
+        return answer
 
     async def produce(
         self, node: str, version: int, spot: Spot, batch: bytes, transactional_id: str
@@ -121,10 +141,6 @@ def _of_offsets(answer: Any) -> int:
     return int(answer.topics[0].partitions[0].error_code)
 
 
-def _of_fetch(answer: Any) -> int:
-    return int(answer.responses[0].partitions[0].error_code)
-
-
 CODES: Final[Mapping[str, Callable[[Any], int]]] = {
     "init_producer_id": _own_code,
     "add_partitions_to_txn": _of_partitions,
@@ -132,6 +148,5 @@ CODES: Final[Mapping[str, Callable[[Any], int]]] = {
     "txn_offset_commit": _of_offsets,
     "end_txn": _own_code,
     "find_coordinator": _own_code,
-    "fetch": _of_fetch,
 }
 """The error of an answer, by API."""

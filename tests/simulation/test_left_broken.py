@@ -1,0 +1,28 @@
+"""The machine that is left broken is one that the others can do without."""
+
+from __future__ import annotations
+
+from tests.simulation.stage import Stage
+from tests.simulation.transactions.left_broken import is_dispensable
+
+
+def test_a_leader_that_is_about_to_be_the_only_one_in_sync_is_not() -> None:
+    """Its change of the in-sync replicas is on its way: the coordinator does not show it yet (seed 3101001)."""
+    with Stage(brokers=2) as stage:
+        cluster, leader = stage.cluster, stage.leader
+        assert is_dispensable(cluster, leader)
+        (follower,) = stage.followers
+        stage.cut(leader, follower)
+        stage.producer().begin()
+        stage.hold_back(leader)
+        stage.run(2.0)  # the follower lags after one second, and the session ends after three
+        assert set(stage.state["isr"]) == {leader.broker_id, follower.broker_id}
+        assert not is_dispensable(cluster, leader)
+
+
+def test_one_that_no_partition_is_in_sync_without_is_not() -> None:
+    """With two in-sync replicas wanted, and two there, both are needed."""
+    with Stage(brokers=2, min_insync_replicas=2) as stage:
+        assert not any(
+            is_dispensable(stage.cluster, machine) for machine in stage.machines.values()
+        )
