@@ -15,10 +15,8 @@ beginning of a step to its end, and with Echoless of ZooKeeper.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import datetime
-import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -26,9 +24,8 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 
-from benchmarks.cluster_topics import Figures, fresh, pids_of
-from benchmarks.many_partitions import processor_s, send
-from tests.support.apache_kafka_cluster import ApacheKafkaCluster
+from benchmarks.cluster_pairs import AnyCluster, Figures, compare, pids_of, spent_s
+from benchmarks.many_partitions import send
 from tests.support.cluster import Cluster
 from tests.support.raw_client import RawConnection, nested
 
@@ -37,12 +34,14 @@ BROKERS = (1, 2, 3)
 STOPPED = 1
 _TIMEOUT_S = 600.0
 _SETTLING_S = 5.0
+_ASKED_AGAIN_S = 0.2
+"""Metadata of thousands of partitions cost the brokers processor time, too."""
 
 
 class Moves:
     """The steps, on one cluster."""
 
-    def __init__(self, cluster: Cluster | ApacheKafkaCluster, partitions: int) -> None:
+    def __init__(self, cluster: AnyCluster, partitions: int, figures: Figures) -> None:
         self._partitions = partitions
         self._brokers: list[Any] = (
             [*cluster.brokers.values()] if isinstance(cluster, Cluster) else cluster.nodes
@@ -51,9 +50,9 @@ class Moves:
         others = [one.kafka_address for one in self._brokers[STOPPED:]]
         self._bootstrap = cluster.bootstrap
         self._admin = AdminClient({"bootstrap.servers": ",".join(others), "log_level": 0})
-        self.figures = Figures()
+        self._figures = figures
 
-    def run(self) -> Figures:
+    def run(self) -> None:
         self._create()
         self._step("stop", self._stop, lambda row: row.leader not in {-1, STOPPED})
         self._step(
@@ -70,7 +69,6 @@ class Moves:
             lambda: asyncio.run(self._reassign(wanted)),
             lambda row: {*row.isrs} == {*row.replicas} == {*wanted[row.id]},
         )
-        return self.figures
 
     def _create(self) -> None:
         self._admin.list_topics(timeout=_TIMEOUT_S)
@@ -93,17 +91,16 @@ class Moves:
     ) -> None:
         """Begins it, and waits until it is done for every partition."""
         pids = [pid for pid in self._pids if name not in {"stop", "start"} or self._stays(pid)]
-        begun, begun_s = time.perf_counter(), sum(map(processor_s, pids))
+        begun, begun_s = time.perf_counter(), spent_s(pids)
         begin()
+        self._figures.note(f"{name}, until it is answered, s", time.perf_counter() - begun)
         deadline = begun + _TIMEOUT_S
         while not self._is_so(is_done):
             assert time.perf_counter() < deadline, f"{name} takes too long"
-            time.sleep(0.05)
-        self.figures[f"{name}, s"] = time.perf_counter() - begun
+            time.sleep(_ASKED_AGAIN_S)
+        self._figures.note(f"{name}, until it is done, s", time.perf_counter() - begun)
         time.sleep(_SETTLING_S)
-        self.figures[f"{name} and 5 s more, processor time, s"] = (
-            sum(map(processor_s, pids)) - begun_s
-        )
+        self._figures.note(f"{name} and 5 s more, processor time, s", spent_s(pids) - begun_s)
         if name == "start":
             self._pids[STOPPED - 1] = self._brokers[STOPPED - 1].process.pid
 
@@ -119,14 +116,18 @@ class Moves:
 
     async def _elect(self) -> None:
         """Asks for all of them; that one leads already is the error of its row, and none of the request."""
-        connection = await RawConnection.open(self._brokers[STOPPED].kafka_address)
+        connection = await self._connect()
         wait = datetime.timedelta(seconds=_TIMEOUT_S)
-        async with asyncio.timeout(_TIMEOUT_S):
-            response = await connection.call(
-                "elect_leaders", 2, election_type=0, topic_partitions=None, timeout=wait
-            )
+        response = await connection.call(
+            "elect_leaders", 2, election_type=0, topic_partitions=None, timeout=wait
+        )
         await connection.close()
         assert not response.error_code, response
+
+    async def _connect(self) -> RawConnection:
+        connection = await RawConnection.open(self._brokers[STOPPED].kafka_address)
+        connection.answer_timeout_s = _TIMEOUT_S
+        return connection
 
     async def _reassign(self, wanted: dict[int, tuple[int, int]]) -> None:
         api = "alter_partition_reassignments"
@@ -135,7 +136,7 @@ class Moves:
             for index, replicas in wanted.items()
         )
         topic = nested(api, 0, "ReassignableTopic")(name=TOPIC, partitions=rows)
-        connection = await RawConnection.open(self._brokers[STOPPED].kafka_address)
+        connection = await self._connect()
         response = await connection.call(api, 0, topics=(topic,))
         await connection.close()
         assert not response.error_code, response
@@ -143,28 +144,9 @@ class Moves:
         assert not failed, failed[0]
 
 
-def run(kind: str, partitions: int) -> Figures:
-    with fresh(kind) as cluster:
-        found = Moves(cluster, partitions).run()
-    print(f"{kind}: {found}", file=sys.stderr, flush=True)
-    return found
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--partitions", type=int, default=6000)
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--only", choices=["echoless", "kafka"])
-    arguments = parser.parse_args()
-    kinds = [arguments.only] if arguments.only else ["echoless", "kafka"]
-    rounds = [
-        {kind: run(kind, arguments.partitions) for kind in kinds} for _ in range(arguments.rounds)
-    ]
-    print(f"{arguments.partitions} partitions" + "".join(f"{kind:>12}" for kind in kinds))
-    for name in rounds[0][kinds[0]]:
-        medians = [statistics.median(one[kind][name] for one in rounds) for kind in kinds]
-        print(f"{name:56}" + "".join(f"{value:12.2f}" for value in medians))
+def measure(cluster: AnyCluster, partitions: int, figures: Figures) -> None:
+    Moves(cluster, partitions, figures).run()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(compare(__doc__, 6000, measure))

@@ -8,8 +8,8 @@ other:
    them to the ISR once they have everything;
 2. all that are added are in sync, as is all of the target that is alive: the leader is moved into
    the target and the others leave the ISR (`move_into_target`);
-3. the assignment becomes the target (`is_moved`), on condition that the state of step 2 is
-   unchanged. Brokers that are no longer replicas delete what they had.
+3. the assignment becomes the target (`arrivals`), on condition that the state of step 2 is
+   unchanged (`TopicRegistry.change_assignments`). Brokers that are no longer replicas delete what they had.
 
 A reassignment is cancelled by another one, back to the original replicas.
 
@@ -19,17 +19,12 @@ nothing moves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from operator import attrgetter
 
 from echoless.broker.controller.elections import Electorate, led_by
-from echoless.broker.metadata.node_data import (
-    LeaderAndIsr,
-    Reassignment,
-    partition_state_path,
-    topic_path,
-)
-from echoless.broker.metadata.topic import StateChange, Topic
-from echoless.broker.tree.node_tree import Check
+from echoless.broker.metadata.node_data import LeaderAndIsr, Reassignment
+from echoless.broker.metadata.topic import Relocation, StateChange, Topic
 
 NONE_PENDING = Reassignment(adding=(), removing=())
 
@@ -46,10 +41,8 @@ def target_of(topic: Topic, partition: int) -> tuple[int, ...]:
     return tuple(one for one in topic.assignment[partition] if one not in removing)
 
 
-def reassign(
-    topic: Topic, partition: int, target: tuple[int, ...]
-) -> tuple[tuple[int, ...], Reassignment | None]:
-    """The replicas while the partition moves to `target`, and what is moving (None: nothing).
+def reassign(topic: Topic, partition: int, target: tuple[int, ...]) -> Relocation:
+    """The replicas while the partition moves to `target`, and what is moving.
 
     Replicas that an earlier reassignment has added are dropped, unless they are in sync already:
     then they may be the only ones that have what was committed, and go when the move is complete.
@@ -62,30 +55,33 @@ def reassign(
     adding = tuple(one for one in target if one not in origin)
     removing = tuple(one for one in replicas if one not in target)
     moving = Reassignment(adding=adding, removing=removing)
-    return replicas, None if moving == NONE_PENDING else moving
+    return Relocation(replicas, None if moving == NONE_PENDING else moving)
 
 
-def still_as_decided(topic: Topic, partition: int) -> list[Check]:
-    """The conditions of an assignment change: topic and state are as they were when it was decided.
-
-    Without the second, the last replica in sync could be dropped just after it became that.
-    """
-    checks = [Check(topic_path(topic.name), topic.node_version)]
-    state = topic.states.get(partition)
-    if state is not None:
-        checks.append(Check(partition_state_path(topic.name, partition), state.node_version))
-    return checks
-
-
-def move_into_target(topics: Iterable[Topic], brokers: Electorate) -> list[StateChange]:
-    """The states of partitions that can leave their old replicas."""
+def move_into_target(
+    topics: Iterable[Topic],
+    brokers: Electorate,
+    partitions_of: Callable[[Topic], Iterable[int]] = attrgetter("reassignments"),
+) -> list[StateChange]:
+    """The states of partitions, of those that `partitions_of` names, that can leave their old replicas."""
     return [
         StateChange(topic.name, partition, before, after)
         for topic in topics
-        for partition in topic.reassignments
-        if (before := topic.states.get(partition)) is not None
+        if topic.reassignments
+        for partition in partitions_of(topic)
+        if partition in topic.reassignments
+        and (before := topic.states.get(partition)) is not None
         and (after := _moved(topic, partition, before, brokers)) is not None
     ]
+
+
+def arrivals(topic: Topic, partitions: Iterable[int], brokers: Electorate) -> dict[int, Relocation]:
+    """Those of the partitions whose reassignment is complete, with the replicas of its target."""
+    return {
+        partition: Relocation(target_of(topic, partition))
+        for partition in partitions
+        if partition in topic.reassignments and is_moved(topic, partition, brokers)
+    }
 
 
 def is_moved(topic: Topic, partition: int, brokers: Electorate) -> bool:

@@ -9,7 +9,7 @@ Knows nothing of how a controller is elected. Called by `controller.py`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
 from typing import Final
 
 from echoless.broker.config.feature_levels import FEATURE, LEVEL_MAX
@@ -24,17 +24,13 @@ from echoless.broker.controller.elections import (
     unseat,
 )
 from echoless.broker.controller.internal_replicas import with_missing_replicas
-from echoless.broker.controller.reassignment import (
-    is_moved,
-    move_into_target,
-    reassign,
-    still_as_decided,
-    target_of,
-)
+from echoless.broker.controller.reassignment import arrivals, move_into_target, reassign
 from echoless.broker.metadata.features import Features, least_supported
 from echoless.broker.metadata.live_brokers import LiveBrokers
 from echoless.broker.metadata.node_data import PREFERRED_REPLICA_ELECTION, NodeDataError
-from echoless.broker.metadata.topic import StateChange, Topic, TopicChanged
+from echoless.broker.metadata.topic import Relocation, StateChange, Topic, TopicChanged
+from echoless.broker.metadata.topic_changes import reassigned
+from echoless.broker.metadata.topic_nodes import RELOCATIONS_MAX
 from echoless.broker.metadata.topic_registry import TopicRegistry
 from echoless.broker.tree.node_tree import Delete, MultiFailedError, NodeTree
 
@@ -81,6 +77,8 @@ class ControllerTasks:
         """Topics, by name, that need no change while the electorate is `_in_order_for`."""
         self._in_order_for = Electorate(frozenset())
         self._changes_max = _CHANGES_MAX
+        self._may_have_arrived: dict[str, list[int]] = {}
+        """Partitions that are being reassigned and have changed, by topic: what they wait for may have come."""
 
     def look_for_requests(self) -> None:
         """Reads the requests at the next opportunity."""
@@ -96,8 +94,7 @@ class ControllerTasks:
         while changes := self._due():
             await self._write(changes)
         await self._hold_asked_elections()
-        for topic in list(self._registry.topics.values()):
-            await self._finish_reassignments(topic)
+        await self._finish_reassignments()
         await self._raise_features()
         for name, wanted in self._internal_replicas.items():
             if name in self._registry.topics:
@@ -123,16 +120,25 @@ class ControllerTasks:
         brokers, known = self._electorate(), self._registry.topics
         in_order = self._in_order if brokers == self._in_order_for else {}
         topics = [topic for topic in known.values() if in_order.get(topic.name) is not topic]
+        changed = {topic.name: _changed(in_order.get(topic.name), topic) for topic in topics}
         changes = elect(
             topics,
             brokers,
             is_unclean_allowed=self._is_unclean_allowed,
-            partitions_of=lambda topic: _changed(in_order.get(topic.name), topic),
+            partitions_of=lambda topic: changed[topic.name],
         )
-        changes = changes or move_into_target(topics, brokers)
+        changes = changes or move_into_target(topics, brokers, lambda topic: changed[topic.name])
         if not changes:
             self._in_order, self._in_order_for = dict(known), brokers
+            self._note_moving(topics, changed)
         return changes
+
+    def _note_moving(self, topics: Iterable[Topic], changed: Mapping[str, Collection[int]]) -> None:
+        for topic in topics:
+            moving = [one for one in changed[topic.name] if one in topic.reassignments]
+            if moving:
+                known = self._may_have_arrived.get(topic.name, ())
+                self._may_have_arrived[topic.name] = list(dict.fromkeys((*known, *moving)))
 
     async def _unseat_restarted(self) -> None:
         """Unseats brokers that are alive again in another session: they were gone in between."""
@@ -168,16 +174,26 @@ class ControllerTasks:
             done = Delete(PREFERRED_REPLICA_ELECTION, asked.version)
             await self._tree.multi([self.term.proof, done])
 
-    async def _finish_reassignments(self, topic: Topic) -> None:
-        """Performs step 3 of a reassignment, on condition that the target still has everything."""
-        for partition in topic.reassignments:
-            current = self._registry.topics.get(topic.name)
-            if current is None or not is_moved(current, partition, self._electorate()):
-                continue
-            target = target_of(current, partition)
-            checks = [self.term.proof, *still_as_decided(current, partition)]
-            await self._registry.change_assignment(current.name, partition, target, None, checks)
-            logger.info("%s-%d: reassigned to %s", current.name, partition, target)
+    async def _finish_reassignments(self) -> None:
+        """Performs step 3 of reassignments, on condition that the targets still have everything: of many in one write."""
+        for name, partitions in list(self._may_have_arrived.items()):
+            for start in range(0, len(partitions), RELOCATIONS_MAX):
+                if name in self._registry.topics:
+                    await self._finish(name, partitions[start : start + RELOCATIONS_MAX])
+            del self._may_have_arrived[name]
+
+    async def _finish(self, name: str, partitions: Collection[int]) -> None:
+        brokers = self._electorate()
+
+        async def decide(topic: Topic) -> Mapping[int, Relocation]:
+            return arrivals(topic, partitions, brokers)
+
+        before = self._registry.topics[name].reassignments
+        after = await self._registry.change_assignments(name, decide, [self.term.proof])
+        for partition in partitions:
+            if partition in before and partition not in after.reassignments:
+                replicas = after.assignment[partition]
+                logger.info("%s-%d: reassigned to %s", name, partition, replicas)
 
     async def _raise_features(self) -> None:
         """Raises the level of what may be stored, once no broker is too old for it: none that is here or holds a replica."""
@@ -202,16 +218,18 @@ class ControllerTasks:
 
     async def _add_missing_replicas(self, name: str, wanted: int) -> None:
         """Begins to give the partitions of an internal topic the replicas that they lack of those `wanted`."""
-        for partition in self._registry.topics[name].assignment:
-            topic = self._registry.topics.get(name)
-            if topic is None:
-                return
-            target = with_missing_replicas(topic, partition, self._electorate().staying, wanted)
-            if target is not None:
-                replicas, moving = reassign(topic, partition, target)
-                checks = [self.term.proof, *still_as_decided(topic, partition)]
-                await self._registry.change_assignment(name, partition, replicas, moving, checks)
-                logger.info("%s-%d: adding replicas: %s", name, partition, target)
+        staying = self._electorate().staying
+        if not _with_missing_replicas(self._registry.topics[name], staying, wanted):
+            return
+        added: dict[int, Relocation] = {}
+
+        async def decide(topic: Topic) -> Mapping[int, Relocation]:
+            added.update(_with_missing_replicas(topic, staying, wanted))
+            return added
+
+        await self._registry.change_assignments(name, decide, [self.term.proof])
+        for partition, (replicas, _) in added.items():
+            logger.info("%s-%d: adding replicas: %s", name, partition, replicas)
 
     async def _write(self, changes: Sequence[StateChange]) -> None:
         for start in range(0, len(changes), self._changes_max):
@@ -247,8 +265,22 @@ class ControllerTasks:
             )
 
 
-def _changed(in_order: Topic | None, topic: Topic) -> Iterable[int]:
+def _with_missing_replicas(
+    topic: Topic, staying: Collection[int], wanted: int
+) -> dict[int, Relocation]:
+    """The partitions of an internal topic that lack replicas: each is given some when those before it have theirs."""
+    relocations: dict[int, Relocation] = {}
+    for partition in topic.assignment:
+        target = with_missing_replicas(topic, partition, staying, wanted)
+        if target is not None:
+            relocation = reassign(topic, partition, target)
+            relocations[partition] = relocation
+            topic = reassigned(topic, {partition: relocation})
+    return relocations
+
+
+def _changed(in_order: Topic | None, topic: Topic) -> Collection[int]:
     """The partitions that differ from the topic that was in order; all of another or reconfigured one."""
     if in_order is None or (in_order.topic_id, in_order.config) != (topic.topic_id, topic.config):
-        return topic.assignment
+        return topic.assignment.keys()
     return TopicChanged(in_order, topic).partitions()

@@ -9,91 +9,151 @@ timeout is ignored.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
-from echoless.broker.controller.reassignment import origin_of, reassign, still_as_decided
+from echoless.broker.controller.reassignment import origin_of, reassign
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
 from echoless.broker.handlers.merged_responses import Rows
 from echoless.broker.handlers.refusals import Refusal, refused_partitions
 from echoless.broker.handlers.served import Names, Served
 from echoless.broker.handlers.topic_rows import grouped
+from echoless.broker.metadata.topic_nodes import RELOCATIONS_MAX
 from echoless.broker.network.denial import everything
 from echoless.broker.network.request import Answer, Request
-from echoless.broker.network.turns import ROWS_PER_TURN, ManyRows, awaited_in_turns
+from echoless.broker.network.turns import (
+    ROWS_PER_TURN,
+    ManyRows,
+    awaited_in_turns,
+    work_in_turns,
+)
 from echoless.broker.tree.node_tree import ConnectionLostError, MultiFailedError
 from echoless.protocol.acl import AclOperation
 from echoless.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from echoless.broker.metadata.topic import Topic
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from echoless.broker.metadata.topic import Relocation, Topic
     from echoless.broker.services import Services
 
 API = declared(__name__)
 
-_LOST_RACES_MAX: Final = 10
+_LOST_RACES_MAX: Final = 30
 """Races lost to ISR changes and other requests before the client is asked to try again."""
 
 
 async def handle(request: Request, services: Services) -> Answer:
     """One row per topic and partition, in the order of the request."""
     topics = request.body.topics
-    rows = (_row(services, topic.name, one) for topic in topics for one in topic.partitions)
+    batches = (
+        _Batch(services, topic.name, some).made()
+        for topic in topics
+        for some in _batches(topic.partitions)
+    )
     answer = await awaited_in_turns(
-        rows,
+        batches,
         lambda found: {
             "error_code": ErrorCode.NONE,
             "error_message": None,
-            "responses": grouped(topics, iter(found)),
+            "responses": grouped(topics, chain.from_iterable(found)),
         },
     )
-    return ManyRows(answer) if len(topics) > ROWS_PER_TURN else answer
+    rows = sum(max(len(topic.partitions), 1) for topic in topics)
+    return ManyRows(answer) if rows > ROWS_PER_TURN else answer
 
 
-async def _row(services: Services, topic: str, wanted: Any) -> dict[str, Any]:
-    row = {"partition_index": wanted.partition_index, "error_code": ErrorCode.NONE}
-    replicas = None if wanted.replicas is None else tuple(int(one) for one in wanted.replicas)
-    try:
-        await _reassign(services, topic, wanted.partition_index, replicas)
-    except KafkaError as error:
-        return {**row, "error_code": error.code, "error_message": error.message or None}
-    return {**row, "error_message": None}
+def _batches(rows: Sequence[Any]) -> Iterator[list[Any]]:
+    """The rows of a topic in order, as many at a time as one write may have; none names a partition twice."""
+    some: dict[int, Any] = {}
+    for row in rows:
+        if row.partition_index in some or len(some) == RELOCATIONS_MAX:
+            yield [*some.values()]
+            some = {}
+        some[row.partition_index] = row
+    if some:
+        yield [*some.values()]
 
 
-async def _reassign(
-    services: Services, name: str, partition: int, replicas: tuple[int, ...] | None
-) -> None:
-    for _ in range(_LOST_RACES_MAX):
-        try:
-            await _try_to_reassign(services, name, partition, replicas)
-        except MultiFailedError:
-            continue  # decide again from the present state
-        except ConnectionLostError as error:
-            raise KafkaError(
-                ErrorCode.REQUEST_TIMED_OUT, f"it is not known whether the change was made: {error}"
-            ) from error
-        return
-    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{name}-{partition} changes all the time")
+class _Batch:
+    """Rows of one topic that are decided and written together."""
+
+    def __init__(self, services: Services, topic: str, rows: Sequence[Any]) -> None:
+        self._services = services
+        self._topic = topic
+        self._rows = rows
+        self._errors: dict[int, KafkaError] = {}
+        """By partition, of the last decision."""
+        self._relocations: dict[int, Relocation] = {}
+
+    async def made(self) -> list[dict[str, Any]]:
+        """The answers, once what can be done is written."""
+        error = await self._make()
+        return [self._answer(row.partition_index, error) for row in self._rows]
+
+    async def _make(self) -> KafkaError | None:
+        """Returns the error of all rows that have none of their own."""
+        for _ in range(_LOST_RACES_MAX):
+            try:
+                await self._services.registry.change_assignments(self._topic, self._decide)
+            except MultiFailedError:
+                continue  # decide again from the present state
+            except ConnectionLostError as error:
+                return KafkaError(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    f"it is not known whether the change was made: {error}",
+                )
+            except KafkaError as error:
+                return error
+            return None
+        return KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{self._topic} changes all the time")
+
+    def _answer(self, partition: int, error: KafkaError | None) -> dict[str, Any]:
+        error = self._errors.get(partition, error)
+        return {
+            "partition_index": partition,
+            "error_code": ErrorCode.NONE if error is None else error.code,
+            "error_message": (error and error.message) or None,
+        }
+
+    async def _decide(self, topic: Topic) -> Mapping[int, Relocation]:
+        self._errors, self._relocations = {}, {}
+        await work_in_turns(self._decisions(topic))
+        return self._relocations
+
+    def _decisions(self, topic: Topic) -> Iterator[None]:
+        for row in self._rows:
+            partition = row.partition_index
+            try:
+                wanted = _relocation(self._services, topic, partition, row.replicas)
+            except KafkaError as error:
+                self._errors[partition] = error
+            else:
+                now = topic.assignment[partition], topic.reassignments.get(partition)
+                if wanted != now:
+                    self._relocations[partition] = wanted
+            yield
 
 
-async def _try_to_reassign(
-    services: Services, name: str, partition: int, replicas: tuple[int, ...] | None
-) -> None:
-    topic = services.registry.topics.get(name)
-    if topic is None or partition not in topic.assignment:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name}-{partition} does not exist")
-    if replicas is not None:
-        _check_target(services, topic, partition, replicas)
-    elif partition not in topic.reassignments:
+def _relocation(
+    services: Services, topic: Topic, partition: int, replicas: Sequence[int] | None
+) -> Relocation:
+    """What a row asks for: null replicas are those from before. Raises `KafkaError`."""
+    if partition not in topic.assignment:
         raise KafkaError(
-            ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{name}-{partition} is not being reassigned"
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name}-{partition} does not exist"
         )
-    target = origin_of(topic, partition) if replicas is None else replicas
-    moved, moving = reassign(topic, partition, target)
-    if (moved, moving) != (topic.assignment[partition], topic.reassignments.get(partition)):
-        await services.registry.change_assignment(
-            name, partition, moved, moving, still_as_decided(topic, partition)
-        )
+    if replicas is None:
+        if partition not in topic.reassignments:
+            raise KafkaError(
+                ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+                f"{topic.name}-{partition} is not being reassigned",
+            )
+        return reassign(topic, partition, origin_of(topic, partition))
+    target = tuple(int(one) for one in replicas)
+    _check_target(services, topic, partition, target)
+    return reassign(topic, partition, target)
 
 
 def _check_target(

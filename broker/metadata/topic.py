@@ -72,7 +72,25 @@ class Topic(NamedTuple):
             if partition not in self.states
             or self.states[partition].node_version < state.node_version
         }
-        return self._replace(states=dict(sorted({**self.states, **newer}.items())))
+        if not newer:
+            return self
+        states = {**self.states, **newer}
+        if len(states) > len(self.states):
+            states = dict(sorted(states.items()))
+        return self._replace(states=states)
+
+    def with_newer_assignment(
+        self,
+        assignment: Assignment,
+        reassignments: Mapping[int, Reassignment],
+        node_version: int,
+    ) -> Topic:
+        """This topic, with what its node of this version says unless that is older."""
+        if node_version <= self.node_version:
+            return self
+        return self._replace(
+            assignment=assignment, reassignments=reassignments, node_version=node_version
+        )
 
     @property
     def partition_count(self) -> int:
@@ -83,6 +101,14 @@ class Topic(NamedTuple):
         """The number of the first partition's replicas, without those that it is to lose."""
         move = self.reassignments.get(0)
         return len(self.assignment[0]) - (0 if move is None else len(move.removing))
+
+
+class Relocation(NamedTuple):
+    """The replicas that a partition is to have."""
+
+    replicas: tuple[int, ...]
+    moving: Reassignment | None = None
+    """The way to them; None: none is under way any more."""
 
 
 class NewTopic(NamedTuple):

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from random import Random
 
 from echoless.broker.metadata.leadership import initial_state
-from echoless.broker.metadata.node_data import Assignment, LeaderAndIsr, Reassignment
+from echoless.broker.metadata.node_data import Assignment, LeaderAndIsr
 from echoless.broker.metadata.registration import BrokerInfo
 from echoless.broker.metadata.replica_assignment import assign_replicas, check_assignment
-from echoless.broker.metadata.topic import NewTopic, StateChange, Topic
+from echoless.broker.metadata.topic import NewTopic, Relocation, StateChange, Topic
 from echoless.protocol.errors import ErrorCode, KafkaError
 
 Brokers = Mapping[int, BrokerInfo]
@@ -60,32 +60,34 @@ def extended(
     )
 
 
-def reassigned(
-    before: Topic, partition: int, replicas: tuple[int, ...], reassignment: Reassignment | None
-) -> Topic:
-    """The topic with other replicas of one partition. Raises UNKNOWN_TOPIC_OR_PARTITION."""
-    if partition not in before.assignment:
-        raise KafkaError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{before.name}-{partition} does not exist"
-        )
-    reassignments = {p: move for p, move in before.reassignments.items() if p != partition}
-    if reassignment is not None:
-        reassignments[partition] = reassignment
+def reassigned(before: Topic, relocations: Mapping[int, Relocation]) -> Topic:
+    """The topic with other replicas of some partitions. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+    assignment, reassignments = dict(before.assignment), dict(before.reassignments)
+    for partition, (replicas, moving) in relocations.items():
+        if partition not in assignment:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{before.name}-{partition} does not exist"
+            )
+        assignment[partition] = replicas
+        reassignments.pop(partition, None)
+        if moving is not None:
+            reassignments[partition] = moving
     return before._replace(
-        assignment={**before.assignment, partition: replicas},
+        assignment=assignment,
         reassignments=dict(sorted(reassignments.items())),
         node_version=before.node_version + 1,
     )
 
 
 def with_states(topic: Topic, changes: Iterable[StateChange]) -> Topic:
-    """The topic with those changes that concern it, once they have been written."""
+    """The topic with changes of its states, once they have been written."""
     states = dict(topic.states)
     for change in changes:
-        if change.topic == topic.name:
-            version = 0 if change.before is None else change.before.node_version + 1
-            states[change.partition] = change.after._replace(node_version=version)
-    return topic._replace(states=dict(sorted(states.items())))
+        version = 0 if change.before is None else change.before.node_version + 1
+        states[change.partition] = change.after._replace(node_version=version)
+    if len(states) > len(topic.states):
+        states = dict(sorted(states.items()))
+    return topic._replace(states=states)
 
 
 def _assign(

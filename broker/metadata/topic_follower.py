@@ -1,8 +1,8 @@
 """Follows the topics of the tree: what others change is read soon after.
 
 Watched are the set of topics, and of each topic its node, its configuration and each partition's state.
-A call marks what it is about as dirty, and one task reads that again: a topic as a whole, or the states of
-single partitions. A topic of thousands of partitions changes as often as any of them, so a change must cost
+A call marks what it is about as dirty, and one task reads that again: a topic as a whole, its assignment, or the
+states of single partitions. A topic of thousands of partitions changes as often as any of them, so a change must cost
 what changed. As watches call after a reconnection, everything is dirty then.
 
 Knows nothing of how topics are read; called by `topic_registry.py`.
@@ -29,26 +29,26 @@ from echoless.broker.tree.refresher import Refresher
 logger = logging.getLogger(__name__)
 
 Refresh = Callable[[Sequence[str]], Awaitable[None]]
-RefreshStates = Callable[[Mapping[str, Collection[int]]], Awaitable[set[str]]]
+RefreshParts = Callable[[Mapping[str, Collection[int]], Collection[str]], Awaitable[set[str]]]
 
 
 class TopicFollower:
     """From `start` to `close`, `refresh` is called with the names of topics that may have changed.
 
-    `refresh_states` is called with partitions whose states may have changed; it returns the topics for which that
-    is not enough.
+    `refresh_parts` is called with partitions whose states may have changed, and topics whose assignment may have; it
+    returns the topics for which that is not enough.
 
     Invariant: a topic that is not dirty has watches on all its nodes that were set before it was read.
     """
 
     def __init__(
-        self, tree: NodeTree, view: TopicView, refresh: Refresh, refresh_states: RefreshStates
+        self, tree: NodeTree, view: TopicView, refresh: Refresh, refresh_parts: RefreshParts
     ) -> None:
         self._tree = tree
         self._view = view
         self._topics = view.topics
         self._refresh = refresh
-        self._refresh_states = refresh_states
+        self._refresh_parts = refresh_parts
         self._cancels: dict[str, dict[str, Cancel]] = {}
         """Cancels of the watches, by topic and path."""
         self._cancel_others: list[Cancel] = []
@@ -57,6 +57,8 @@ class TopicFollower:
         """Topics to read as a whole, in the order of their changes."""
         self._dirty_states: dict[str, set[int]] = {}
         """Partitions whose states are to be read, by topic."""
+        self._dirty_nodes: set[str] = set()
+        """Topics whose assignments are to be read."""
         self._refresher = Refresher("topics", self._round)
 
     async def start(self) -> None:
@@ -66,7 +68,7 @@ class TopicFollower:
             await self._tree.watch_children(TOPICS, self._on_names),
         ]
         self._dirty.update(dict.fromkeys(self._topics))
-        while self._names_are_dirty or self._dirty or self._dirty_states:
+        while self._names_are_dirty or self._dirty or self._dirty_states or self._dirty_nodes:
             await self._round()
         self._refresher.start()
 
@@ -95,20 +97,28 @@ class TopicFollower:
         self._dirty_states.setdefault(name, set()).add(partition)
         self._refresher.ask()
 
+    def _mark_node(self, name: str) -> None:
+        self._dirty_nodes.add(name)
+        self._refresher.ask()
+
     async def _round(self) -> None:
         """Reads what is dirty; what could not be read stays dirty."""
         if self._names_are_dirty:
             await self._read_names()
         dirty, self._dirty = self._dirty, {}
         states, self._dirty_states = self._dirty_states, {}
+        nodes, self._dirty_nodes = self._dirty_nodes, set()
         try:
             partly = {name: some for name, some in states.items() if name not in dirty}
-            if partly:
-                dirty |= dict.fromkeys(await self._refresh_states(partly))
+            reassigned = nodes.difference(dirty)
+            if partly or reassigned:
+                left = await self._refresh_parts(partly, reassigned)
+                dirty |= dict.fromkeys(sorted(left))
             if dirty:
                 await self._bring_up_to_date(list(dirty))
         except BaseException:
             self._dirty = dirty | self._dirty
+            self._dirty_nodes |= nodes
             for name, some in states.items():
                 self._dirty_states.setdefault(name, set()).update(some)
             raise
@@ -163,10 +173,12 @@ class TopicFollower:
 
     async def _watch_node(self, name: str, path: str, partition: int | None) -> None:
         def changed(_path: str) -> None:
-            if partition is None:
-                self._mark(name)
-            else:
+            if partition is not None:
                 self._mark_state(name, partition)
+            elif path == topic_path(name):
+                self._mark_node(name)
+            else:
+                self._mark(name)
 
         self._cancels[name][path] = await self._tree.watch(path, changed)
 

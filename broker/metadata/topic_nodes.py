@@ -56,7 +56,7 @@ from echoless.broker.metadata.node_data import (
     topic_id_path,
     topic_path,
 )
-from echoless.broker.metadata.topic import NO_NODE, StateChange, Topic
+from echoless.broker.metadata.topic import NO_NODE, Relocation, StateChange, Topic
 from echoless.broker.tree.lost_replies import commit
 from echoless.broker.tree.node_tree import (
     ANY_VERSION,
@@ -76,6 +76,8 @@ OPERATIONS_MAX: Final = 1000
 """In one multi-operation; about 200 bytes each."""
 STATE_CHANGES_MAX: Final = OPERATIONS_MAX // 4
 """In one multi-operation: each may take a check of its topic and two parents beside itself."""
+RELOCATIONS_MAX: Final = OPERATIONS_MAX // 2
+"""In one multi-operation, of partitions whose states are checked: the topic's node, with all partitions, is in it too."""
 FIRST_DELETES_MAX: Final = 100
 """In the operation that deletes a topic: what is answered when it is done should not take long."""
 DELETION_RACES_MAX: Final = 10
@@ -168,27 +170,57 @@ async def _read_states(
     }
 
 
-async def read_states(
-    tree: NodeTree, topics: Mapping[str, Topic], partitions: Mapping[str, Collection[int]]
-) -> dict[str, dict[int, LeaderAndIsr]]:
-    """States of single partitions of known topics.
+async def read_parts(
+    tree: NodeTree,
+    topics: Mapping[str, Topic],
+    partitions: Mapping[str, Collection[int]],
+    reassigned: Collection[str],
+) -> dict[str, Topic]:
+    """Known topics with new states of these partitions; of those in `reassigned` also with a new assignment.
 
-    A topic is left out if it has to be read as a whole: a state is missing or cannot be read, or the topic may
-    not be the one that is known. The id is read after the states, so these are that topic's.
+    A partition with other replicas has its state read as well, after them, as if the topic were read as a whole. A topic is
+    left out if it has to be: it has other partitions, a state is missing or a node cannot be read, or the topic may not be
+    the one that is known. The id is read last, so what is read is that topic's.
     """
-    names = [name for name, topic in topics.items() if topic.has_id_node]
-    pairs = [(name, partition) for name in names for partition in partitions[name]]
+    known = {name: topic for name, topic in topics.items() if topic.has_id_node}
     try:
-        states = await _read_states(tree, pairs)
+        newer = await _read_assignments(tree, [known[name] for name in reassigned if name in known])
+        due = {
+            name: {*partitions.get(name, ()), *_with_other_replicas(topic, newer.get(name, topic))}
+            for name, topic in known.items()
+            if name in newer or name not in reassigned
+        }
+        states = await _read_states(
+            tree, [(name, partition) for name, some in due.items() for partition in sorted(some)]
+        )
     except NodeDataError:
         return {}
-    ids = await tree.read_many([topic_id_path(name, topics[name].topic_id) for name in names])
-    found = {
-        name: {one: states[name, one] for one in partitions[name] if (name, one) in states}
-        for name, node in zip(names, ids, strict=True)
-        if node is not None
-    }
-    return {name: some for name, some in found.items() if len(some) == len(partitions[name])}
+    ids = await tree.read_many([topic_id_path(name, known[name].topic_id) for name in due])
+    found = {}
+    for (name, some), node in zip(due.items(), ids, strict=True):
+        read = {one: states[name, one] for one in some if (name, one) in states}
+        if node is not None and len(read) == len(some):
+            found[name] = newer.get(name, known[name]).with_newer_states(read)
+    return found
+
+
+async def _read_assignments(tree: NodeTree, topics: Sequence[Topic]) -> dict[str, Topic]:
+    """The topics as their nodes say now, without those that are gone or have other partitions."""
+    nodes = await tree.read_many([topic_path(topic.name) for topic in topics])
+    newer = {}
+    for topic, node in zip(topics, nodes, strict=True):
+        if node is None:
+            continue
+        topic_id, assignment, reassignments = decode_topic(topic_path(topic.name), node.data)
+        if topic_id == topic.topic_id and assignment.keys() == topic.assignment.keys():
+            newer[topic.name] = topic.with_newer_assignment(assignment, reassignments, node.version)
+    return newer
+
+
+def _with_other_replicas(before: Topic, after: Topic) -> list[int]:
+    if before.assignment is after.assignment:
+        return []
+    return [one for one, replicas in after.assignment.items() if before.assignment[one] != replicas]
 
 
 def create_operations(topic: Topic) -> Iterator[Operation]:
@@ -213,6 +245,20 @@ def assignment_operation(before: Topic, after: Topic) -> Operation:
     """Another assignment for a topic of exactly this version."""
     data = encode_topic(after.topic_id, after.assignment, after.reassignments)
     return SetData(topic_path(after.name), data, before.node_version)
+
+
+def bases_of(topic: Topic, relocations: Mapping[int, Relocation]) -> dict[int, Check]:
+    """Checks that states are as they were when it was decided to let replicas go, or that a move is complete.
+
+    Without them, the last replica in sync could be dropped just after it became that. A partition that only gets more replicas
+    needs none.
+    """
+    return {
+        partition: Check(partition_state_path(topic.name, partition), state.node_version)
+        for partition, (replicas, _) in relocations.items()
+        if (state := topic.states.get(partition)) is not None
+        and (partition in topic.reassignments or {*topic.assignment[partition]} - {*replicas})
+    }
 
 
 def extend_operations(before: Topic, after: Topic) -> Iterator[Operation]:

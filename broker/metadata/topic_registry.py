@@ -24,13 +24,12 @@ from typing import Final, TypeVar
 from echoless.broker.metadata import predecessors, topic_nodes
 from echoless.broker.metadata.leadership import claim
 from echoless.broker.metadata.node_data import (
-    Reassignment,
     encode_uuid,
     partition_state_path,
     topic_config_path,
 )
 from echoless.broker.metadata.registration import read_brokers
-from echoless.broker.metadata.topic import NO_NODE, NewTopic, StateChange, Topic
+from echoless.broker.metadata.topic import NO_NODE, NewTopic, Relocation, StateChange, Topic
 from echoless.broker.metadata.topic_changes import extended, new_topic, reassigned, with_states
 from echoless.broker.metadata.topic_follower import TopicFollower
 from echoless.broker.metadata.topic_names import check_collision, check_topic_name
@@ -55,6 +54,8 @@ LOST_RACES_MAX: Final = 10
 T = TypeVar("T")
 ExplicitAssignment = Mapping[int, tuple[int, ...]]
 Config = Mapping[str, str]
+DecideRelocations = Callable[[Topic], Awaitable[Mapping[int, Relocation]]]
+"""The partitions of a topic that get other replicas, decided on the topic as it is."""
 
 
 class TopicRegistry:
@@ -103,7 +104,7 @@ class TopicRegistry:
         Raises `CoordinationError`.
         """
         self._follower = TopicFollower(
-            self._tree, self._view, self._refresh_in_turn, self._refresh_states_in_turn
+            self._tree, self._view, self._refresh_in_turn, self._refresh_parts_in_turn
         )
         await self._follower.start()
 
@@ -134,23 +135,27 @@ class TopicRegistry:
                 chunk = changes[start : start + topic_nodes.STATE_CHANGES_MAX]
                 await self._change_states(chunk, checks)
 
-    async def change_assignment(
-        self,
-        name: str,
-        partition: int,
-        replicas: tuple[int, ...],
-        reassignment: Reassignment | None,
-        checks: Sequence[Check] = (),
+    async def change_assignments(
+        self, name: str, decide: DecideRelocations, checks: Sequence[Check] = ()
     ) -> Topic:
-        """Gives one partition other replicas, and notes (None: ends) its way to them.
+        """Gives partitions of a topic other replicas, in one atomic write however many they are.
 
-        Raises `KafkaError` UNKNOWN_TOPIC_OR_PARTITION, and as `change_states`.
+        `decide` is awaited in turn, with the topic as it is; what it raises ends the change, and if it returns nothing,
+        nothing is written. At most `RELOCATIONS_MAX` of the partitions it returns may be moving already. Raises
+        `KafkaError` UNKNOWN_TOPIC_OR_PARTITION, and as `change_states`.
         """
         async with self._turn:
             before = self._existing(name)
-            after = reassigned(before, partition, replicas, reassignment)
+            relocations = await decide(before)
+            if not relocations:
+                return before
+            after = reassigned(before, relocations)
+            bases = topic_nodes.bases_of(before, relocations)
             operation = topic_nodes.assignment_operation(before, after)
-            await self._commit([*checks, *topic_nodes.identity_checks(before), operation], [name])
+            identity = topic_nodes.identity_checks(before)
+            await self._commit(
+                [*checks, *identity, *bases.values(), operation], {name: bases.keys()}
+            )
             return self._publish(after)
 
     async def create_topic(self, new: NewTopic, *, validate_only: bool = False) -> Topic:
@@ -236,14 +241,22 @@ class TopicRegistry:
         async with self._turn:
             await self._refresh(names)
 
-    async def _refresh_states_in_turn(self, partitions: Mapping[str, Collection[int]]) -> set[str]:
-        """Reads states of single partitions; returns the topics that have to be read as a whole."""
+    async def _refresh_parts_in_turn(
+        self, partitions: Mapping[str, Collection[int]], reassigned: Collection[str]
+    ) -> set[str]:
         async with self._turn:
-            known = {name: self.topics[name] for name in partitions if name in self.topics}
-            found = await topic_nodes.read_states(self._tree, known, partitions)
-            for name, states in found.items():
-                self._publish(known[name].with_newer_states(states))
-            return partitions.keys() - found.keys()
+            return await self._refresh_parts(partitions, reassigned)
+
+    async def _refresh_parts(
+        self, partitions: Mapping[str, Collection[int]], reassigned: Collection[str]
+    ) -> set[str]:
+        """Reads states of single partitions, and assignments; returns the topics that have to be read as a whole."""
+        names = partitions.keys() | set(reassigned)
+        known = {name: self.topics[name] for name in sorted(names) if name in self.topics}
+        found = await topic_nodes.read_parts(self._tree, known, partitions, reassigned)
+        for topic in found.values():
+            self._publish(topic)
+        return names - found.keys()
 
     async def _refresh(self, names: Sequence[str] | None = None) -> None:
         """Reads these topics (None: all) and publishes what is new."""
@@ -260,15 +273,17 @@ class TopicRegistry:
             self._view.publish(name, None if topic is None else topic.at_least_as_new_as(known))
 
     async def _change_states(self, changes: Sequence[StateChange], checks: Sequence[Check]) -> None:
-        names = list(dict.fromkeys(change.topic for change in changes))
-        topics = [self.topics[name] for name in names if name in self.topics]
+        of_topic: dict[str, list[StateChange]] = {}
         for index, change in enumerate(changes):
             self._check_still_known(index, change)
+            of_topic.setdefault(change.topic, []).append(change)
+        topics = [self.topics[name] for name in of_topic]
         operations = await topic_nodes.state_change_operations(self._tree, changes)
         identities = [check for topic in topics for check in topic_nodes.identity_checks(topic)]
-        await self._commit([*checks, *identities, *operations], names)
+        concerned = {name: [one.partition for one in some] for name, some in of_topic.items()}
+        await self._commit([*checks, *identities, *operations], concerned)
         for topic in topics:
-            self._publish(with_states(topic, changes))
+            self._publish(with_states(topic, of_topic[topic.name]))
 
     def _check_still_known(self, index: int, change: StateChange) -> None:
         """Raises `MultiFailedError` if the decision's basis has changed: the race is lost."""
@@ -279,12 +294,16 @@ class TopicRegistry:
                 index, BadVersionError(path, "has changed since it was decided on")
             )
 
-    async def _commit(self, operations: Sequence[Operation], names: Sequence[str]) -> None:
-        """All operations or none; after a lost race these topics are read again."""
+    async def _commit(
+        self, operations: Sequence[Operation], concerned: Mapping[str, Collection[int]]
+    ) -> None:
+        """All operations or none; after a lost race the assignments of these topics and the states concerned are read again."""
         try:
             await commit(self._tree, operations)
         except MultiFailedError:
-            await self._refresh(names)
+            left = await self._refresh_parts(concerned, concerned)
+            if left:
+                await self._refresh(sorted(left))
             raise
 
     async def _create(self, new: NewTopic, validate_only: bool) -> Topic:

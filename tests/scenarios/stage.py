@@ -43,6 +43,7 @@ from tests.simulation.clients import NoAnswerError
 from tests.simulation.cluster import DATA_DIR, Cluster
 from tests.simulation.connection import Answer
 from tests.simulation.machine import Machine
+from tests.support.relocation import relocate
 
 CHANCE: Final = re.compile(r'"(topic_id|timestamp)":"[^"]*"')
 """Values that differ in every run."""
@@ -172,7 +173,7 @@ class Stage:
         broker = self._any_broker()
         name, index = words.partition(partition)
         moving = reassign(broker.registry.topics[name], index, words.ids(replicas))
-        self._run(broker, broker.registry.change_assignment(name, index, *moving))
+        self._run(broker, relocate(broker.registry, name, index, *moving))
 
     def do_delete_records(self, partition: str, offset: str) -> None:
         machine = self._leader(partition)

@@ -56,6 +56,7 @@ class RawConnection:
         self._writer = writer
         self._sent = 0
         self._received = 0
+        self.answer_timeout_s = ANSWER_TIMEOUT_S
 
     @classmethod
     async def open(
@@ -90,7 +91,7 @@ class RawConnection:
     async def receive(self) -> bytes:
         """The next answer, after its correlation id. Raises `ConnectionEndedError` at the end."""
         try:
-            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            async with asyncio.timeout(self.answer_timeout_s):
                 (size,) = struct.unpack(">i", await self._reader.readexactly(4))
                 frame = await self._reader.readexactly(size)
         except (asyncio.IncompleteReadError, ConnectionError) as error:

@@ -26,6 +26,7 @@ from echoless.broker.metadata.node_data import (
 from echoless.broker.metadata.topic import StateChange, Topic
 from echoless.broker.tree.node_tree import Create, Delete, SetData
 from tests.broker.controller.cluster import Cluster, SteppedTree, play, settle
+from tests.support.relocation import relocate
 
 
 async def started(*broker_ids: int, unclean: bool = False) -> Cluster:
@@ -318,7 +319,7 @@ def test_a_failure_at_any_step_is_made_good(fault: Callable[[SteppedTree], None]
 async def start_reassignment(cluster: Cluster, partition: int, target: tuple[int, ...]) -> None:
     member = cluster.any_member()
     replicas, moving = reassign(member.registry.topics["t"], partition, target)
-    await member.registry.change_assignment("t", partition, replicas, moving)
+    await relocate(member.registry, "t", partition, replicas, moving)
 
 
 def test_a_change_of_one_partition_is_decided_alone(monkeypatch: pytest.MonkeyPatch) -> None:

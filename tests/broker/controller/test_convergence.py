@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from echoless.broker.controller.election_requests import ask
 from echoless.broker.controller.elections import ElectionType
-from echoless.broker.controller.reassignment import reassign, still_as_decided
+from echoless.broker.controller.reassignment import reassign
 from echoless.broker.metadata.node_data import CONTROLLER
+from echoless.broker.metadata.topic import Relocation, Topic
 from echoless.broker.tree.node_tree import CoordinationError, Delete, SessionState
 from echoless.protocol.errors import KafkaError
 from tests.broker.controller.cluster import Cluster, Member, play, settle
@@ -134,12 +135,12 @@ class Story:
 
     async def _move(self, partition: int, target: tuple[int, ...]) -> None:
         if member := self._somebody():
-            topic = member.registry.topics["t"]
-            replicas, moving = reassign(topic, partition, target)
+
+            async def decide(topic: Topic) -> dict[int, Relocation]:
+                return {partition: reassign(topic, partition, target)}
+
             with contextlib.suppress(CoordinationError, KafkaError):
-                await member.registry.change_assignment(
-                    "t", partition, replicas, moving, still_as_decided(topic, partition)
-                )
+                await member.registry.change_assignments("t", decide)
 
     async def _elect(self, partition: int, election_type: ElectionType) -> None:
         if member := self._somebody():

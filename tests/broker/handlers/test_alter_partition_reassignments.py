@@ -13,6 +13,7 @@ from tests.broker.handlers.test_elect_leaders import add_broker, controlled, set
 from tests.broker.handlers.test_list_partition_reassignments import listed
 from tests.support.in_process import Running
 from tests.support.raw_client import RawConnection, create_topic, nested
+from tests.support.relocation import relocate
 
 ALTER = "alter_partition_reassignments"
 
@@ -94,7 +95,7 @@ async def test_targets_that_cannot_be(kafka: RawConnection, replicas: tuple[int,
 
 async def test_a_dead_replica_may_stay(kafka: RawConnection, running: Running) -> None:
     """Only new ones have to be alive."""
-    await running.broker.registry.change_assignment("t", 0, (1, 9), None)
+    await relocate(running.broker.registry, "t", 0, (1, 9))
     assert (await reassign(kafka, "t", 0, (9, 1))).error_code == ErrorCode.NONE
     assert running.broker.registry.topics["t"].assignment[0] == (9, 1)
 

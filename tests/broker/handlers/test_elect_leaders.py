@@ -20,6 +20,7 @@ from echoless.broker.metadata.topic import StateChange
 from echoless.protocol.errors import ErrorCode
 from tests.support.in_process import Running
 from tests.support.raw_client import RawConnection, create_topic, nested
+from tests.support.relocation import relocate
 
 PREFERRED, UNCLEAN = 0, 1
 
@@ -117,7 +118,7 @@ async def test_without_partitions_only_those_are_answered_that_need_one(
 ) -> None:
     """All are meant; those that are led as they should be are left out."""
     assert (await elect(kafka, None)).replica_election_results == ()
-    await running.broker.registry.change_assignment("t", 0, (2, 1), None)
+    await relocate(running.broker.registry, "t", 0, (2, 1))
     (result,) = (await elect(kafka, None)).replica_election_results
     assert result.partition_result[0].error_code == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
 
@@ -134,7 +135,7 @@ async def test_the_preferred_leader_has_to_be_alive_and_in_sync(
     kafka: RawConnection, running: Running
 ) -> None:
     """Otherwise nothing is asked of the controller."""
-    await running.broker.registry.change_assignment("t", 0, (2, 1), None)
+    await relocate(running.broker.registry, "t", 0, (2, 1))
     assert await code_of(kafka) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     await add_broker(running, 2)
     assert await code_of(kafka) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
@@ -144,7 +145,7 @@ async def test_the_preferred_leader_has_to_be_alive_and_in_sync(
 async def test_the_controller_holds_the_election(kafka: RawConnection, running: Running) -> None:
     """It is answered when the new leader is known."""
     await add_broker(running, 2)
-    await running.broker.registry.change_assignment("t", 0, (2, 1), None)
+    await relocate(running.broker.registry, "t", 0, (2, 1))
     await set_state(running, leader=1, isr=(1, 2))
     async with controlled(running):
         assert await code_of(kafka) is ErrorCode.NONE
@@ -157,7 +158,7 @@ async def test_without_a_controller_the_election_is_late(
 ) -> None:
     """The request waits in its node for the next controller; more requests join it."""
     await add_broker(running, 2)
-    await running.broker.registry.change_assignment("t", 0, (2, 1), None)
+    await relocate(running.broker.registry, "t", 0, (2, 1))
     await set_state(running, leader=1, isr=(1, 2))
     assert await code_of(kafka, timeout_s=0.2) is ErrorCode.REQUEST_TIMED_OUT
     await set_state(running, leader=NO_LEADER, isr=(9,))
@@ -170,13 +171,13 @@ async def test_without_a_controller_the_election_is_late(
 
 async def test_an_outage_can_be_ended_uncleanly(kafka: RawConnection, running: Running) -> None:
     """A living replica leads, although the one in sync is gone; without any there is none to elect."""
-    await running.broker.registry.change_assignment("t", 0, (9, 1), None)
+    await relocate(running.broker.registry, "t", 0, (9, 1))
     await set_state(running, leader=NO_LEADER, isr=(9,))
     async with controlled(running):
         assert await code_of(kafka, election_type=UNCLEAN) is ErrorCode.NONE
     state = running.broker.registry.topics["t"].states[0]
     assert (state.leader, state.isr) == (1, (1,))
-    await running.broker.registry.change_assignment("t", 0, (9,), None)
+    await relocate(running.broker.registry, "t", 0, (9,))
     await set_state(running, leader=NO_LEADER, isr=(9,))
     code = await code_of(kafka, election_type=UNCLEAN)
     assert code is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE

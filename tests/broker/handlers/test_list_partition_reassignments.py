@@ -9,6 +9,7 @@ from echoless.broker.metadata.node_data import Reassignment
 from echoless.protocol.errors import ErrorCode
 from tests.support.in_process import Running
 from tests.support.raw_client import RawConnection, create_topic, nested
+from tests.support.relocation import relocate
 
 LIST = "list_partition_reassignments"
 
@@ -38,8 +39,8 @@ async def test_only_moving_partitions_are_listed(kafka: RawConnection, running: 
     """With the replicas they have, gain and lose; partitions that do not move or exist are left out."""
     await create_topic(kafka, "t", 2)
     assert await listed(kafka, None) == []
-    await running.broker.registry.change_assignment(
-        "t", 0, (2, 1), Reassignment(adding=(2,), removing=(1,))
+    await relocate(
+        running.broker.registry, "t", 0, (2, 1), Reassignment(adding=(2,), removing=(1,))
     )
     moving = ("t", 0, (2, 1), (2,), (1,))
     assert await listed(kafka, None) == [moving]

@@ -25,6 +25,7 @@ from echoless.broker.tree.node_tree import (
 from echoless.protocol.errors import ErrorCode, KafkaError
 from tests.broker.metadata.registries import loaded, server_with_brokers
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree
+from tests.support.relocation import relocate
 
 UNMARKED = (
     b'{"version":3,"topic_id":"AAECAwQFBgcICQoLDA0ODw","partitions":{"0":[1,2],"1":[2]},'
@@ -218,18 +219,18 @@ class TestStates:
 
 
 class TestAssignments:
-    """`change_assignment`."""
+    """`change_assignments`."""
 
     async def test_a_reassignment_begins_and_ends(
         self, registry: TopicRegistry, topic: Topic, server: MemoryTree
     ) -> None:
         """Only this partition is concerned; other brokers read the same."""
         move = Reassignment(adding=(3,), removing=(1,))
-        begun = await registry.change_assignment("t", 0, (3, 1, 2), move)
+        begun = await relocate(registry, "t", 0, (3, 1, 2), move)
         assert begun.assignment == {0: (3, 1, 2), 1: (2, 3)}
         assert begun.reassignments == {0: move}
         assert (await loaded(server.connect())).topics == {"t": begun}
-        done = await registry.change_assignment("t", 0, (3, 2), None)
+        done = await relocate(registry, "t", 0, (3, 2))
         assert (done.assignment[0], done.reassignments) == ((3, 2), {})
         assert done.states == topic.states
         assert (await loaded(server.connect())).topics == {"t": done}
@@ -239,7 +240,7 @@ class TestAssignments:
     ) -> None:
         """Both are in the same node; the new ones have as many replicas as there will be."""
         move = Reassignment(adding=(3,), removing=(1,))
-        await registry.change_assignment("t", 0, (3, 1, 2), move)
+        await relocate(registry, "t", 0, (3, 1, 2), move)
         extended = await registry.create_partitions("t", 3)
         assert extended.reassignments == {0: move}
         assert len(extended.assignment[2]) == extended.replication_factor == 2
@@ -252,7 +253,7 @@ class TestAssignments:
         elsewhere = await loaded(server.connect())
         theirs = await elsewhere.create_partitions("t", 3)
         with pytest.raises(MultiFailedError):
-            await registry.change_assignment("t", 0, (1, 3), None)
+            await relocate(registry, "t", 0, (1, 3))
         assert registry.topics["t"] == theirs
         assert topic.partition_count == 2
 
@@ -262,7 +263,7 @@ class TestAssignments:
     ) -> None:
         """UNKNOWN_TOPIC_OR_PARTITION, as of every change."""
         with pytest.raises(KafkaError) as failure:
-            await registry.change_assignment(name, partition, (1,), None)
+            await relocate(registry, name, partition, (1,))
         assert failure.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert topic.name == "t"
 
@@ -292,7 +293,7 @@ class TestLaterTopics:
                 await registry.change_states([shrink(topic, 0, (1,))])
         elif what == "assignment":
             with pytest.raises(MultiFailedError):
-                await registry.change_assignment("t", 0, (1,), None)
+                await relocate(registry, "t", 0, (1,))
         elif what == "config":
             await registry.alter_topic_config("t", lambda config: {**config, "a": "1"})
         else:
@@ -308,7 +309,7 @@ class TestLaterTopics:
         await tree.create(topic_path("t"), UNMARKED)
         await registry.load()
         assert not registry.topics["t"].has_id_node
-        await registry.change_assignment("t", 1, (3,), None)
+        await relocate(registry, "t", 1, (3,))
         await registry.delete_topic("t")
         assert (await loaded(server.connect())).topics == {}
 

@@ -36,6 +36,7 @@ from echoless.broker.tree.node_tree import CoordinationError, Create, Node, ensu
 from echoless.protocol.errors import KafkaError
 from tests.broker.metadata.registries import following, loaded, server_with_brokers
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree, turns
+from tests.support.relocation import relocate
 
 UNMARKED = (
     b'{"version":3,"topic_id":"AAECAwQFBgcICQoLDA0ODw","partitions":{"0":[1,2],"1":[2]},'
@@ -140,7 +141,7 @@ class TestWhatOthersChange:
         await elsewhere.change_states([change])
         changed = elsewhere.topics["t"]
         await turns()
-        moved = await elsewhere.change_assignment("t", 1, (3, 2), None)
+        moved = await relocate(elsewhere, "t", 1, (3, 2))
         await turns()
         await elsewhere.delete_topic("t")
         await turns()
@@ -496,7 +497,7 @@ class Member:
         await self.registry.change_states(changes)
 
     async def _move(self, name: str, number: int) -> None:
-        await self.registry.change_assignment(name, 0, (1 + number % 3,), None)
+        await relocate(self.registry, name, 0, (1 + number % 3,))
 
     async def _suspend(self, _name: str, _number: int) -> None:
         self.tree.suspend()
