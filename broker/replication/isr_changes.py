@@ -1,4 +1,4 @@
-"""The leader's changes of the in-sync replicas: one conditional write at a time per partition.
+"""The leader's changes of the in-sync replicas: one conditional write at a time per partition, of many partitions together.
 
 A broker that wins a race against this one has written the state node, and the registry notifies the
 partition. While it is unknown whether a write landed, both sets count as in force
@@ -20,6 +20,8 @@ from echoless.broker.metadata.topic_registry import TopicRegistry
 from echoless.broker.metrics import Metrics
 from echoless.broker.partitions.core.in_sync_replicas import InSyncReplicas
 from echoless.broker.partitions.partition import Partition
+from echoless.broker.replication.joined_changes import JoinedChanges
+from echoless.broker.replication.shared_reads import SharedReads
 from echoless.broker.tree.node_tree import (
     ConnectionLostError,
     CoordinationError,
@@ -62,7 +64,8 @@ class IsrChanges:
         self._lag_max_s = lag_max_s
         self._is_proved = is_proved
         self._registered_epoch = registered_epoch
-        self._read_epoch = read_epoch
+        self._epochs = SharedReads(read_epoch)
+        self._joined = JoinedChanges(registry)
         self._changes: dict[str, asyncio.Task[None]] = {}
         """Changes under way, by partition name."""
         self._has_ended = False
@@ -170,7 +173,7 @@ class IsrChanges:
             return False
         logger.info("%s: in-sync replicas %s -> %s", partition.name, in_sync.isr, wanted)
         change = StateChange(partition.topic, partition.index, before, before._replace(isr=wanted))
-        await self._registry.change_states([change])
+        await self._joined.make(change)
         self._metrics.isr_shrinks_total += len(set(before.isr) - set(wanted))
         self._metrics.isr_expands_total += len(set(wanted) - set(before.isr))
         return True
@@ -202,7 +205,7 @@ class IsrChanges:
         """
         caught_up = {one: in_sync.broker_epoch(one) for one in wanted if one not in in_sync.isr}
         for broker_id, broker_epoch in caught_up.items():
-            if await self._read_epoch(broker_id) != broker_epoch:
+            if await self._epochs.read(broker_id) != broker_epoch:
                 return False
         return True
 
@@ -216,4 +219,5 @@ class IsrChanges:
         changes = list(self._changes.values())
         for change in changes:
             change.cancel()
+        await self._joined.close()
         await asyncio.gather(*changes, return_exceptions=True)

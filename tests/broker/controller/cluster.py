@@ -65,6 +65,8 @@ class SteppedTree(MemoryNodeTree):
 
     def __init__(self, server: MemoryTree) -> None:
         super().__init__(server)
+        self.calls = 0
+        """So far."""
         self._calls_left = 0
         self._fault: Callable[[SteppedTree], None] = lambda _: None
 
@@ -73,6 +75,7 @@ class SteppedTree(MemoryNodeTree):
         self._calls_left, self._fault = count, fault
 
     async def _round_trip(self) -> None:
+        self.calls += 1
         self._calls_left -= 1
         if self._calls_left == 0:
             self._fault(self)

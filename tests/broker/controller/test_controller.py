@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
 
 from echoless.broker.controller import tasks
 from echoless.broker.controller.election_requests import ask
-from echoless.broker.controller.elections import ElectionType
+from echoless.broker.controller.elections import ElectionType, Electorate
 from echoless.broker.controller.reassignment import origin_of, reassign
 from echoless.broker.metadata.node_data import (
     CONTROLLER,
@@ -23,7 +23,7 @@ from echoless.broker.metadata.node_data import (
     partition_state_path,
     topic_path,
 )
-from echoless.broker.metadata.topic import StateChange, Topic
+from echoless.broker.metadata.topic import Relocation, StateChange, Topic
 from echoless.broker.tree.node_tree import Create, Delete, SetData
 from tests.broker.controller.cluster import Cluster, SteppedTree, play, settle
 from tests.support.relocation import relocate
@@ -432,6 +432,62 @@ def test_a_partition_moves_to_other_brokers() -> None:
         assert (topic.assignment[0], topic.reassignments) == ((3, 4), {})
         leader, _, isr = cluster.shown()
         assert (leader, set(isr)) == (3, {3, 4})
+        await cluster.stop()
+
+    play(scenario())
+
+
+def test_many_partitions_move_in_as_many_requests_as_few() -> None:
+    """A request for each, and a copy of the topic's node in each, would make their number count twice."""
+    spent: dict[int, int] = {}
+
+    async def scenario(count: int) -> None:
+        cluster = await started(1, 2, 3)
+        await cluster.create_topic(*[(1, 2)] * count)
+        trees = [member.tree for member in cluster.members.values()]
+        before = sum(tree.calls for tree in trees)
+
+        async def all_of_them(topic: Topic) -> dict[int, Relocation]:
+            return {partition: reassign(topic, partition, (1, 3)) for partition in topic.assignment}
+
+        await cluster.any_member().registry.change_assignments("t", all_of_them)
+        await settle()
+        await cluster.keep_isrs()
+        topic = cluster.topics()["t"]
+        assert {*topic.assignment.values()} == {(1, 3)}
+        assert not topic.reassignments
+        assert topic.node_version == 2
+        spent[count] = sum(tree.calls for tree in trees) - before
+        await cluster.stop()
+
+    for count in (10, 200):
+        play(scenario(count))
+    assert spent[200] == spent[10] <= 40
+
+
+def test_a_reassignment_is_looked_at_when_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many that wait for their new replicas, only the one whose replica has come."""
+    looked_at: list[int] = []
+    find = tasks.arrivals
+
+    def recording(topic: Topic, partitions: Collection[int], brokers: Electorate) -> Any:
+        looked_at.extend(partitions)
+        return find(topic, partitions, brokers)
+
+    async def scenario() -> None:
+        cluster = await started(1, 2, 3)
+        await cluster.create_topic(*[(1, 2)] * 9)
+        for partition in range(9):
+            await start_reassignment(cluster, partition, (1, 3))
+        await settle()
+        monkeypatch.setattr(tasks, "arrivals", recording)
+        member = cluster.members[2]
+        before = member.registry.topics["t"].states[5]
+        change = StateChange("t", 5, before, before._replace(isr=(1, 2, 3)))
+        await member.registry.change_states([change])
+        await settle()
+        assert set(looked_at) == {5}
+        assert cluster.topics()["t"].assignment[5] == (1, 3)
         await cluster.stop()
 
     play(scenario())

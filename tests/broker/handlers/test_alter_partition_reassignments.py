@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -22,11 +23,19 @@ async def reassign(
     kafka: RawConnection, topic: str, partition: int, replicas: tuple[int, ...] | None
 ) -> Any:
     """The row of one partition."""
-    row = nested(ALTER, 0, "ReassignablePartition")(partition_index=partition, replicas=replicas)
-    wanted = nested(ALTER, 0, "ReassignableTopic")(name=topic, partitions=(row,))
+    return (await reassign_all(kafka, topic, [(partition, replicas)]))[0]
+
+
+async def reassign_all(
+    kafka: RawConnection, topic: str, rows: Sequence[tuple[int, tuple[int, ...] | None]]
+) -> Any:
+    """The rows of the answer."""
+    partition = nested(ALTER, 0, "ReassignablePartition")
+    partitions = tuple(partition(partition_index=one, replicas=replicas) for one, replicas in rows)
+    wanted = nested(ALTER, 0, "ReassignableTopic")(name=topic, partitions=partitions)
     response = await kafka.call(ALTER, 0, topics=(wanted,))
     assert response.error_code == ErrorCode.NONE
-    return response.responses[0].partitions[0]
+    return response.responses[0].partitions
 
 
 @pytest.fixture(autouse=True)
@@ -98,6 +107,25 @@ async def test_a_dead_replica_may_stay(kafka: RawConnection, running: Running) -
     await relocate(running.broker.registry, "t", 0, (1, 9))
     assert (await reassign(kafka, "t", 0, (9, 1))).error_code == ErrorCode.NONE
     assert running.broker.registry.topics["t"].assignment[0] == (9, 1)
+
+
+async def test_rows_of_a_topic_are_written_together(kafka: RawConnection, running: Running) -> None:
+    """500 at a time; each has an answer of its own, and a partition that is named twice is where it was sent last."""
+    await create_topic(kafka, "many", 600)
+    await add_broker(running, 2)
+    rows = [(index, (2,)) for index in range(600)]
+    rows[7], rows[8] = (7, (9,)), (999, (2,))
+    answers = await reassign_all(kafka, "many", [*rows, (3, None), (3, None)])
+    refused = {
+        7: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        8: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        601: ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+    }
+    codes = [refused.get(place, ErrorCode.NONE) for place in range(602)]
+    assert [one.error_code for one in answers] == codes
+    topic = running.broker.registry.topics["many"]
+    assert topic.reassignments.keys() == {*range(600)} - {3, 7, 8}
+    assert topic.node_version == 2
 
 
 async def test_what_does_not_exist_cannot_be_moved(kafka: RawConnection) -> None:

@@ -257,6 +257,23 @@ class TestAssignments:
         assert registry.topics["t"] == theirs
         assert topic.partition_count == 2
 
+    async def test_replicas_that_only_come_need_no_state(
+        self, registry: TopicRegistry, topic: Topic, server: MemoryTree, tree: MemoryNodeTree
+    ) -> None:
+        """The leader's change of the ISR does not hold such a reassignment up; a replica that goes needs it."""
+
+        async def shrink_elsewhere() -> None:
+            state = topic.states[0]._replace(isr=(1,))
+            await write_elsewhere(server, 0, state)
+
+        tree.before_next_change(shrink_elsewhere)
+        await relocate(registry, "t", 0, (1, 2, 3), Reassignment(adding=(3,), removing=()))
+        tree.before_next_change(shrink_elsewhere)
+        with pytest.raises(MultiFailedError):
+            await relocate(registry, "t", 0, (2, 3))
+        assert registry.topics["t"].assignment[0] == (1, 2, 3)
+        assert (await loaded(server.connect())).topics == registry.topics
+
     @pytest.mark.parametrize(("name", "partition"), [("x", 0), ("t", 2)])
     async def test_what_does_not_exist_is_unknown(
         self, registry: TopicRegistry, topic: Topic, name: str, partition: int

@@ -67,6 +67,19 @@ async def elsewhere(server: MemoryTree) -> TopicRegistry:
     return await loaded(server.connect())
 
 
+def recorded_reads(tree: MemoryNodeTree, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths that are read from now on, which the list is given."""
+    read: list[str] = []
+    read_many = tree.read_many
+
+    async def recording(paths: Sequence[str]) -> list[Node | None]:
+        read.extend(paths)
+        return await read_many(paths)
+
+    monkeypatch.setattr(tree, "read_many", recording)
+    return read
+
+
 class Witness:
     """Hears every event of a registry, and checks that they make sense one after the other."""
 
@@ -110,20 +123,30 @@ class TestWhatOthersChange:
         """A topic of thousands of partitions changes as often as any of them does."""
         topic = await elsewhere.create_topic(NewTopic(name="t", partitions=500))
         await turns()
-        read: list[str] = []
-        read_many = tree.read_many
-
-        async def recording(paths: Sequence[str]) -> list[Node | None]:
-            read.extend(paths)
-            return await read_many(paths)
-
-        monkeypatch.setattr(tree, "read_many", recording)
+        read = recorded_reads(tree, monkeypatch)
         before = topic.states[7]
         after = before._replace(leader_epoch=5)
         await elsewhere.change_states([StateChange("t", 7, before, after)])
         await turns()
         assert here.topics == elsewhere.topics
         assert read == [partition_state_path("t", 7), topic_id_path("t", topic.topic_id)]
+
+    async def test_an_assignment_is_read_without_the_states_of_other_partitions(
+        self,
+        here: TopicRegistry,
+        elsewhere: TopicRegistry,
+        tree: MemoryNodeTree,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """The states have watches of their own; the one of a partition that moves is read after its replicas."""
+        topic = await elsewhere.create_topic(NewTopic(name="t", partitions=500))
+        await turns()
+        read = recorded_reads(tree, monkeypatch)
+        await relocate(elsewhere, "t", 7, (2, 3))
+        await turns()
+        assert here.topics == elsewhere.topics
+        nodes = [topic_path("t"), partition_state_path("t", 7)]
+        assert read == [*nodes, topic_id_path("t", topic.topic_id)]
 
     async def test_every_change_is_seen(
         self, here: TopicRegistry, elsewhere: TopicRegistry

@@ -32,6 +32,7 @@ from echoless.broker.replication.fetcher import FetcherContext
 from echoless.broker.replication.fetchers import Fetchers
 from echoless.broker.replication.isr_changes import IsrChanges
 from echoless.broker.replication.peers import PeerError
+from echoless.broker.tree.node_tree import BadVersionError, MultiFailedError
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.native.codec import decode_message, encode_message
 from echoless.protocol.native.replica_session import SESSION
@@ -103,14 +104,15 @@ class Brokers:
                 side.learn(index)
 
     async def change_states(self, changes: Sequence[StateChange]) -> None:
-        """The conditional write of an ISR, as `TopicRegistry.change_states`."""
-        (change,) = changes
+        """The conditional write of ISRs, as `TopicRegistry.change_states`: all or none."""
         await asyncio.sleep(0)
-        if self.states[change.partition].node_version != change.before.node_version:
-            return
-        version = change.before.node_version + 1
-        self.states[change.partition] = change.after._replace(node_version=version)
-        self.publish(change.partition)
+        for place, (_, index, before, _) in enumerate(changes):
+            if before is None or self.states[index].node_version != before.node_version:
+                raise MultiFailedError(place, BadVersionError(str(index), "is another"))
+        for _, index, before, after in changes:
+            assert before is not None
+            self.states[index] = after._replace(node_version=before.node_version + 1)
+            self.publish(index)
 
     # --- time, and what is looked at ---
 
