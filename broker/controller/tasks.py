@@ -283,4 +283,10 @@ def _changed(in_order: Topic | None, topic: Topic) -> Collection[int]:
     """The partitions that differ from the topic that was in order; all of another or reconfigured one."""
     if in_order is None or (in_order.topic_id, in_order.config) != (topic.topic_id, topic.config):
         return topic.assignment.keys()
-    return TopicChanged(in_order, topic).partitions()
+    changed = TopicChanged(in_order, topic).partitions()
+    before = in_order.reassignments
+    if before is topic.reassignments:
+        return changed
+    # One that only loses replicas has the same ones until it has lost them.
+    moving = [one for one, move in topic.reassignments.items() if before.get(one) != move]
+    return dict.fromkeys([*changed, *moving]).keys()

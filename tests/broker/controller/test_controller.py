@@ -437,6 +437,22 @@ def test_a_partition_moves_to_other_brokers() -> None:
     play(scenario())
 
 
+def test_a_partition_gives_replicas_up() -> None:
+    """While it does, its replicas are the same, and only what is said of them is new."""
+
+    async def scenario() -> None:
+        cluster = await started(1, 2, 3)
+        await cluster.create_topic((1, 2, 3), (2, 3))
+        await start_reassignment(cluster, 0, (3,))
+        await settle()
+        topic = cluster.topics()["t"]
+        assert (topic.assignment[0], topic.reassignments) == ((3,), {})
+        assert cluster.shown()[0] == 3
+        await cluster.stop()
+
+    play(scenario())
+
+
 def test_many_partitions_move_in_as_many_requests_as_few() -> None:
     """A request for each, and a copy of the topic's node in each, would make their number count twice."""
     spent: dict[int, int] = {}
