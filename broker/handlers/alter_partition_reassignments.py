@@ -139,7 +139,7 @@ class _Batch:
 def _relocation(
     services: Services, topic: Topic, partition: int, replicas: Sequence[int] | None
 ) -> Relocation:
-    """What a row asks for: null replicas are those from before. Raises `KafkaError`."""
+    """The replicas that a row asks for: with null those from before. Raises `KafkaError`."""
     if partition not in topic.assignment:
         raise KafkaError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name}-{partition} does not exist"

@@ -442,7 +442,7 @@ def test_a_partition_gives_replicas_up() -> None:
 
     async def scenario() -> None:
         cluster = await started(1, 2, 3)
-        await cluster.create_topic((1, 2, 3), (2, 3))
+        await cluster.create_topic((1, 2, 3))
         await start_reassignment(cluster, 0, (3,))
         await settle()
         topic = cluster.topics()["t"]
