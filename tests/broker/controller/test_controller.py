@@ -482,7 +482,7 @@ def test_many_partitions_move_in_as_many_requests_as_few() -> None:
 
 
 def test_a_reassignment_is_looked_at_when_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of many that wait for their new replicas, only the one whose replica has come."""
+    """Nothing is asked of the others, which still wait for their new replicas."""
     looked_at: list[int] = []
     find = tasks.arrivals
 
