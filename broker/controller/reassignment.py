@@ -76,7 +76,7 @@ def move_into_target(
 
 
 def arrivals(topic: Topic, partitions: Iterable[int], brokers: Electorate) -> dict[int, Relocation]:
-    """Those of the partitions whose reassignment is complete, with the replicas of its target."""
+    """The replicas of the target, for each of these partitions whose reassignment is complete."""
     return {
         partition: Relocation(target_of(topic, partition))
         for partition in partitions

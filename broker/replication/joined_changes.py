@@ -3,7 +3,7 @@
 When a follower has caught up with thousands of partitions at once, as after a start or a reassignment of all, each is a change
 of its own, and a write for each would cost the coordinator a request and every broker an event about the topic.
 
-Each change has an outcome of its own: if one of them has lost a race, the others are tried again in halves. Called by
+Invariant: a change has the outcome that it would have alone; if one has lost a race, all are tried again in halves. Called by
 `isr_changes.py`.
 """
 
