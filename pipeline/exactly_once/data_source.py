@@ -1,4 +1,4 @@
-"""The sink as Spark's data source `echoless`, for streams and for jobs, on Arrow batches.
+"""The sink as Spark's data source `echoless`, for streams and for jobs, on Arrow batches; its reader is in `pipeline/reading`.
 
     register(spark)
     frame.writeStream.format("echoless").options(**options).start()
@@ -48,6 +48,9 @@ from echoless.pipeline.exactly_once.query_mode import (
 )
 from echoless.pipeline.exactly_once.row_order import sort_rows
 from echoless.pipeline.exactly_once.store_settings import StoreSettings
+from echoless.pipeline.reading.batch_reader import TopicReader
+from echoless.pipeline.reading.columns import check_schema, ddl_of
+from echoless.pipeline.reading.options import read_reader_options, schema_options
 
 FORMAT: Final = "echoless"
 QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
@@ -67,7 +70,7 @@ class TaskMessage(WriterCommitMessage):
 
 
 class ExactlyOnceDataSource(DataSource):
-    """Spark's data source `echoless`, which writes and does not read. The options are in `docs/sink.md`."""
+    """Spark's data source `echoless`. The options are in `docs/sink.md` and `docs/reader.md`."""
 
     places = DefaultPlaces()
     """Default places of the session that it is registered with."""
@@ -75,6 +78,13 @@ class ExactlyOnceDataSource(DataSource):
     @classmethod
     def name(cls) -> str:
         return FORMAT
+
+    def schema(self) -> str:
+        return ddl_of(schema_options(self.options))
+
+    def reader(self, schema: StructType) -> TopicReader:
+        check_schema(schema.simpleString(), schema_options(self.options))
+        return TopicReader(read_reader_options(self.options, is_stream=False))
 
     def writer(self, schema: StructType, overwrite: bool) -> ExactlyOnceJobWriter:
         if overwrite:

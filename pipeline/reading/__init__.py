@@ -1,0 +1,1 @@
+"""The reader of Spark's data source `echoless`: `docs/reader.md`."""

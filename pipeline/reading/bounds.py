@@ -1,0 +1,150 @@
+"""The start and the end of a reading: words, offsets or timestamps, as options have them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from echoless.client.topic_partition import TopicPartition
+from echoless.pipeline.reading.errors import ReadError, ReadOptionError
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+"""The numbers of ListOffsets, which offsets given as JSON use, too."""
+_WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
+Offsets = dict[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One end of a reading."""
+
+    option: str
+    """Name of the option that it was given by, or would be."""
+    value: int | Mapping[TopicPartition, int]
+    """For all partitions, or for each one."""
+    is_time: bool = False
+    """Whether the numbers are timestamps in ms; else they are offsets, `EARLIEST` or `LATEST`."""
+
+    @property
+    def is_explicit(self) -> bool:
+        """Whether it names an offset for each partition."""
+        return isinstance(self.value, Mapping) and not self.is_time
+
+    def uses(self, offset: int) -> bool:
+        """Whether `offset`, which is `EARLIEST` or `LATEST`, is meant for some partition."""
+        if self.is_time:
+            return False
+        return offset in (self.value.values() if isinstance(self.value, Mapping) else (self.value,))
+
+
+class AnsweredOffsets(Protocol):
+    """Asks brokers for the first offset at or after a timestamp, or for `EARLIEST` or `LATEST`; None: there is none."""
+
+    def __call__(self, wanted: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
+        """Raises `ReadError`."""
+
+
+def parse_offsets_bound(option: str, text: str) -> Bound:
+    """Reads `earliest`, `latest` or JSON. Raises `ValueError`."""
+    word = _WORDS.get(text.strip().lower())
+    if word is not None:
+        return Bound(option, word)
+    return Bound(option, parse_partitions(text, _offset))
+
+
+def parse_times_bound(option: str, text: str) -> Bound:
+    """Reads `{"orders": {"0": 1700000000000}}`, in ms. Raises `ValueError`."""
+    return Bound(option, parse_partitions(text, _time), is_time=True)
+
+
+def parse_time_bound(option: str, text: str) -> Bound:
+    """Reads ms since 1970, for all partitions. Raises `ValueError`."""
+    return Bound(option, _time(int(text)), is_time=True)
+
+
+def parse_partitions(text: str, number: Callable[[Any], int]) -> Mapping[TopicPartition, int]:
+    """Reads `{"orders": {"0": 120}}`. Raises `ValueError`."""
+    try:
+        found = json.loads(text)
+        return {
+            TopicPartition(topic, int(partition)): number(value)
+            for topic, partitions in found.items()
+            for partition, value in partitions.items()
+        }
+    except (json.JSONDecodeError, AttributeError) as error:
+        raise ValueError('JSON like {"orders": {"0": 120, "1": 97}} is needed') from error
+
+
+def resolve(
+    bound: Bound,
+    partitions: Collection[TopicPartition],
+    ask: AnsweredOffsets,
+    *,
+    is_end: bool = False,
+    takes_latest: bool = False,
+) -> Offsets:
+    """Returns the offset of each partition.
+
+    Where no record is as late as a timestamp, that is the end of the log if this is an end, or if `takes_latest`. Raises
+    `ReadOptionError` if the option does not name just these partitions, or no record is as late; `ReadError`.
+    """
+    numbers = _numbers(bound, partitions)
+    asked = {
+        one: number
+        for one, number in numbers.items()
+        if bound.is_time or number in (EARLIEST, LATEST)
+    }
+    answers = dict(ask(asked)) if asked else {}
+    late = [one for one, offset in answers.items() if offset is None]
+    if late and not (is_end or takes_latest):
+        raise ReadOptionError(
+            f"option {bound.option}: {_names(late)} has no record as late as that; give an earlier time, or "
+            "startingOffsetsByTimestampStrategy=latest to begin at the end there"
+        )
+    answers |= ask(dict.fromkeys(late, LATEST)) if late else {}
+    found = {**numbers, **answers}
+    return {one: _known(one, found[one]) for one in sorted(found)}
+
+
+def _numbers(bound: Bound, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+    value = bound.value
+    if not isinstance(value, Mapping):
+        return dict.fromkeys(partitions, value)
+    missing, surplus = set(partitions) - value.keys(), value.keys() - set(partitions)
+    if missing:
+        raise ReadOptionError(
+            f"option {bound.option} does not name {_names(missing)}; it has to name every partition that is read, "
+            f"-2 for its earliest offset"
+        )
+    if surplus:
+        raise ReadOptionError(
+            f"option {bound.option} names {_names(surplus)}, which is not read; leave it out"
+        )
+    return value
+
+
+def _known(partition: TopicPartition, offset: int | None) -> int:
+    if offset is None:
+        raise ReadError(f"{partition.topic}-{partition.partition}: the broker does not say its end")
+    return offset
+
+
+def _names(partitions: Collection[TopicPartition]) -> str:
+    first, *rest = sorted(partitions)
+    more = f" and {len(rest)} more" if rest else ""
+    return f"{first.topic}-{first.partition}{more}"
+
+
+def _offset(value: Any) -> int:
+    if type(value) is not int or value < EARLIEST:
+        raise ValueError(f"{value!r} is not an offset, -1 (latest) or -2 (earliest)")
+    return value
+
+
+def _time(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{value!r} is not a time in ms since 1970")
+    return value

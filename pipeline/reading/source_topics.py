@@ -1,0 +1,142 @@
+"""The topics of a reader as brokers have them now: their partitions, and offsets by ListOffsets.
+
+For the driver: one metadata request and one ListOffsets to each leader, tried `fetchOffset.numRetries` times.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+from echoless.client.connection import AuthenticationError, ConnectionFailedError
+from echoless.client.topic_partition import TopicPartition
+from echoless.pipeline.reading.connections import Address, ask
+from echoless.pipeline.reading.errors import ReadError
+from echoless.pipeline.reading.options import ReaderOptions
+from echoless.pipeline.reading.topic_metadata import FoundTopic, read_topics
+from echoless.protocol.errors import ErrorCode
+
+_NO_OFFSET: Final = -1
+_T = TypeVar("_T")
+
+
+class _NotNowError(Exception):
+    """Another attempt may succeed; the message says why this one did not."""
+
+
+class SourceTopics:
+    """Asks brokers about the topics that the options choose. The answers are of one moment each."""
+
+    def __init__(
+        self, options: ReaderOptions, *, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._options = options
+        self._sleep = sleep
+        self._topics: Mapping[str, FoundTopic] = {}
+
+    def look_up(self) -> Mapping[str, FoundTopic]:
+        """Returns the chosen topics that exist, by name. Raises `ReadError`."""
+        choice = self._options.topics
+        names = choice.wanted_names
+        found = self._until_answered(lambda: read_topics(self._options, names))
+        self._topics = {
+            name: topic
+            for name, topic in sorted(found.items())
+            if choice.takes(name) and not (topic.is_internal and names is None)
+        }
+        return self._topics
+
+    def partitions(self) -> list[TopicPartition]:
+        """Returns the partitions to read of the topics that were found. Raises `ReadError` for one that is not there."""
+        chosen = []
+        for name, topic in self._topics.items():
+            for partition in self._options.topics.partitions_of(name, topic.leaders):
+                if partition not in topic.leaders:
+                    raise ReadError(
+                        f"option assign: topic {name} has no partition {partition}, only {len(topic.leaders)}"
+                    )
+                chosen.append(TopicPartition(name, partition))
+        return chosen
+
+    def offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """Returns the first offset at or after a timestamp, or for -2 and -1 the first one and the end; None: there is none.
+
+        With read_committed the end is that of what is decided. Raises `ReadError`.
+        """
+        return self._until_answered(lambda: self._offsets(wanted))
+
+    def _offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        found: dict[TopicPartition, int | None] = {}
+        for address, partitions in self._by_leader(wanted).items():
+            request = self._request({one: wanted[one] for one in partitions})
+            for topic in ask(self._options, address, "list_offsets", request).topics:
+                for one in topic.partitions:
+                    target = TopicPartition(topic.name, one.partition_index)
+                    found[target] = _offset_in(target, one)
+        return found
+
+    def _by_leader(self, wanted: Iterable[TopicPartition]) -> dict[Address, list[TopicPartition]]:
+        by_leader: dict[Address, list[TopicPartition]] = {}
+        for one in wanted:
+            topic = self._topics.get(one.topic)
+            leader = None if topic is None else topic.leaders.get(one.partition)
+            if leader is None:
+                raise _NotNowError(f"{one} has no leader")
+            by_leader.setdefault(leader, []).append(one)
+        return by_leader
+
+    def _request(self, wanted: Mapping[TopicPartition, int]) -> dict[str, Any]:
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for one, timestamp in wanted.items():
+            part = {
+                "partition_index": one.partition,
+                "current_leader_epoch": -1,
+                "timestamp": timestamp,
+            }
+            topics.setdefault(one.topic, []).append(part)
+        return {
+            "replica_id": -1,
+            "isolation_level": self._options.isolation,
+            "timeout": 30_000,
+            "topics": [{"name": name, "partitions": parts} for name, parts in topics.items()],
+        }
+
+    def _until_answered(self, attempt: Callable[[], _T]) -> _T:
+        """Tries several times; asks for the leaders again after a failure."""
+        for left in range(self._options.attempts - 1, -1, -1):
+            try:
+                return attempt()
+            except AuthenticationError as error:
+                raise ReadError(str(error)) from error
+            except (ConnectionFailedError, _NotNowError) as error:
+                if not left:
+                    raise ReadError(str(error)) from error
+            self._sleep(self._options.retry_s)
+            if self._topics:
+                self._refresh()
+        raise AssertionError("the last attempt returns or raises")
+
+    def _refresh(self) -> None:
+        """Takes the leaders of the topics that are known, not the topics that exist now."""
+        try:
+            found = read_topics(self._options, list(self._topics))
+        except ConnectionFailedError:
+            return
+        self._topics = {
+            name: topic._replace(leaders=found[name].leaders)
+            if name in found and found[name].topic_id == topic.topic_id
+            else topic
+            for name, topic in self._topics.items()
+        }
+
+
+def _offset_in(target: TopicPartition, part: Any) -> int | None:
+    code = ErrorCode(int(part.error_code.value))
+    if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        raise ReadError(f"topic {target.topic}: it may not be read; grant Read on it")
+    if code is not ErrorCode.NONE and not code.retriable:
+        raise ReadError(f"{target}: list_offsets: {code.name}")
+    if code is not ErrorCode.NONE:
+        raise _NotNowError(f"{target}: list_offsets: {code.name}")
+    return None if part.offset == _NO_OFFSET else int(part.offset)
