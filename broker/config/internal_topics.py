@@ -27,6 +27,11 @@ _NEWEST_OF_EACH_KEY: Final[Mapping[str, str]] = {
 }
 
 
+REFUSED_BY_0_2: Final[Mapping[str, str]] = {"needs.echoless.0.3.0.for.transactions": "true"}
+"""Stored with `__transaction_state`, and in force nowhere. A release before 0.3.0 knows no such setting, and ends at its start with
+"Unknown topic config name", where it would take open and aborted records for committed ones."""
+
+
 class InternalTopic(NamedTuple):
     """One internal topic."""
 
@@ -41,6 +46,8 @@ class InternalTopic(NamedTuple):
     """Settings that are in force whatever is stored."""
     initial: Mapping[str, str]
     """Settings that it is created with, and that clients may change."""
+    refused_by_older: Mapping[str, str] = {}
+    """Stored with it, so that releases that would do harm in a cluster with this topic refuse to start."""
     min_isr_from: str | None = None
     """The name in `Config` of its `min.insync.replicas` when it is created, 0 for that of the broker; None: always that."""
 
@@ -54,7 +61,7 @@ class InternalTopic(NamedTuple):
 
     def created_with(self, config: Config) -> dict[str, str]:
         """The settings to create it with."""
-        created = {**self.fixed, **self.initial}
+        created = {**self.fixed, **self.initial, **self.refused_by_older}
         least = 0 if self.min_isr_from is None else getattr(config, self.min_isr_from)
         if least:
             created["min.insync.replicas"] = str(least)
@@ -87,6 +94,7 @@ _ALL: Final = (
         replicas_from="transaction_state_log_replication_factor",
         fixed={**_NEWEST_OF_EACH_KEY, "unclean.leader.election.enable": "false"},
         initial={"segment.bytes": str(100 * 1024 * 1024)},
+        refused_by_older=REFUSED_BY_0_2,
         min_isr_from="transaction_state_log_min_isr",
     ),
 )
@@ -96,7 +104,16 @@ INTERNAL_TOPICS: Final[Mapping[str, InternalTopic]] = {topic.name: topic for top
 def in_force(topic: str, overrides: Mapping[str, str]) -> Mapping[str, str]:
     """The overrides of a topic that apply: whatever is stored, nothing of an internal topic expires."""
     internal = INTERNAL_TOPICS.get(topic)
-    return {**internal.initial, **overrides, **internal.fixed} if internal else overrides
+    if internal is None:
+        return overrides
+    stored = {name: text for name, text in overrides.items() if name not in REFUSED_BY_0_2}
+    return {**internal.initial, **stored, **internal.fixed}
+
+
+def replacing(topic: str, overrides: Mapping[str, str]) -> Mapping[str, str]:
+    """The overrides to store in place of all that a topic has."""
+    internal = INTERNAL_TOPICS.get(topic)
+    return {**overrides, **internal.refused_by_older} if internal else overrides
 
 
 def check_allowed(topic: str, changes: Mapping[str, str]) -> None:

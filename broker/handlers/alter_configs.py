@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from echoless.broker.config.dynamic import named
 from echoless.broker.config.dynamic import validated as validated_settings
-from echoless.broker.config.internal_topics import check_allowed
+from echoless.broker.config.internal_topics import check_allowed, replacing
 from echoless.broker.config.topic import check_in_force, validated
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
@@ -64,7 +64,7 @@ async def handle(request: Request, services: Services) -> Answer:
         services.features.check_topic(topic.name, overrides)
         check_in_force(services.config, overrides)
         if not body.validate_only:
-            await services.registry.set_topic_config(topic.name, overrides)
+            await services.registry.set_topic_config(topic.name, replacing(topic.name, overrides))
 
     return await alter_each(body.resources, alter)
 

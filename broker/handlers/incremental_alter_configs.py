@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from echoless.broker.config.description import OF_BROKERS, Alteration, AlterOperation, altered
 from echoless.broker.config.dynamic import known_as, named
-from echoless.broker.config.internal_topics import check_allowed
+from echoless.broker.config.internal_topics import check_allowed, in_force
 from echoless.broker.config.topic import check_in_force
 from echoless.broker.handlers import permits
 from echoless.broker.handlers.apis import declared
@@ -94,7 +94,7 @@ def _altered(
     changed = {name: value for name, value in result.items() if name in names}
     check_allowed(topic, changed)
     services.features.check_topic(topic, changed)
-    check_in_force(services.config, result)
+    check_in_force(services.config, in_force(topic, result))
     return result
 
 

@@ -7,12 +7,14 @@ import pytest
 from echoless.broker.config.internal_topics import (
     CONSUMER_OFFSETS,
     INTERNAL_TOPICS,
+    REFUSED_BY_0_2,
     TRANSACTION_STATE,
     check_allowed,
     in_force,
+    replacing,
 )
 from echoless.broker.config.names import Config
-from echoless.broker.config.topic import validated
+from echoless.broker.config.topic import topic_in_force, validated
 from echoless.protocol.errors import ErrorCode, KafkaError
 
 
@@ -44,6 +46,16 @@ def test_min_isr_is_stored_when_the_topic_is_created() -> None:
     assert transactions.created_with(Config(transaction_state_log_min_isr=2))[name] == "2"
     groups = INTERNAL_TOPICS[CONSUMER_OFFSETS]
     assert name not in groups.created_with(Config(transaction_state_log_min_isr=2))
+
+
+def test_older_releases_meet_a_setting_that_they_do_not_know() -> None:
+    """It is stored with the topic whatever else is, is in force nowhere, and is no setting of other topics."""
+    created = INTERNAL_TOPICS[TRANSACTION_STATE].created_with(Config())
+    assert created.items() >= REFUSED_BY_0_2.items()
+    assert replacing(TRANSACTION_STATE, {}) == REFUSED_BY_0_2
+    assert replacing("t", {"segment.bytes": "4096"}) == {"segment.bytes": "4096"}
+    assert topic_in_force(Config(), TRANSACTION_STATE, created).unreadable is None
+    assert topic_in_force(Config(), "t", REFUSED_BY_0_2).unreadable is not None
 
 
 def test_only_fixed_settings_are_refused() -> None:
