@@ -274,12 +274,18 @@ def _new_transactions(broker: Broker) -> TransactionService:
             timeout_s=broker.config.transaction_commit_timeout_ms / 1000,
         ),
         newest_connection=partial(next, broker.connection_ids),
-        next_producer_id=broker.producer_ids.wait_for_producer_id,
+        next_producer_id=partial(_next_transactional_producer_id, broker),
         new_sender=partial(_new_marker_sender, broker),
         new_door=partial(_new_coordinator_door, broker),
         version=lambda: broker.features.transaction_version,
         note=broker.decisions.record_transaction,
     )
+
+
+async def _next_transactional_producer_id(broker: Broker) -> int:
+    producer_id = await broker.producer_ids.wait_for_producer_id()
+    binding = broker.binding
+    return producer_id if binding is None else binding.bound_to_transactions(producer_id)
 
 
 def _new_marker_sender(broker: Broker) -> MarkerSender:

@@ -2,7 +2,8 @@
 
 With `producer_id_binding=principal` an id has the number n of the usual blocks in its lower 40 bits, and the tag of its
 principal around bit 52, which says that an id is leased (`protocol/leases.py`). So every log, snapshot and
-replica knows an id's owner without asking. Tag 0 is that of ids that are not bound.
+replica knows an id's owner without asking. Tag 0 is that of ids that are not bound, and the highest one that of ids of transactional ids, which
+belong to these and not to a principal.
 
 Pure. The reasons are in `docs/decisions/bound-producer-ids.md`.
 """
@@ -19,6 +20,8 @@ _LOW_MASK: Final = (1 << _LOW_BITS) - 1
 _HIGH_SHIFT: Final = 53
 TAG_BITS: Final = 22
 UNBOUND: Final = 0
+TRANSACTIONAL: Final = (1 << TAG_BITS) - 1
+"""The tag of all producer ids that transactional ids have."""
 
 
 def tag_of(producer_id: int) -> int:
@@ -40,9 +43,10 @@ def tagged(producer_id: int, tag: int) -> int:
 
 
 def principal_tag(secret: bytes, principal: str) -> int:
-    """The tag of a principal, never `UNBOUND`. Two principals have the same one in 4 million."""
+    """The tag of a principal, never `UNBOUND` or `TRANSACTIONAL`. Two principals have the same one in 4 million."""
     import hashlib  # noqa: PLC0415 - they load OpenSSL, and most brokers bind no ids
     import hmac  # noqa: PLC0415
 
     digest = hmac.digest(secret, principal.encode(), hashlib.sha256)
-    return int.from_bytes(digest[:8]) % ((1 << TAG_BITS) - 1) + 1
+    tag = int.from_bytes(digest[:8]) % TRANSACTIONAL + 1
+    return tag if tag != TRANSACTIONAL else 1

@@ -218,9 +218,11 @@ async def _verify(
     if entry is not None and body.producer_epoch < entry.producer_epoch:
         message = f"producer id {body.producer_id} has epoch {entry.producer_epoch} by now"
         raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, message)
-    question = question_about(producers, body)
+    question, binding = question_about(producers, body), services.produce.binding
     if question is None:
-        return partial(_is_as_before, partition, body)
+        if binding is None or binding.is_confirmed(body.producer_id, body.transactional_id):
+            return partial(_is_as_before, partition, body)
+        question = Question(producers.last_marker(body.producer_id))
     if services.produce.ask is None:
         message = "transactions are not served yet"
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
@@ -245,6 +247,8 @@ async def _verify(
     if code is not ErrorCode.NONE:
         message = f"the coordinator of the transactional id has answered {code.name}"
         raise KafkaError(_CODES.get(code, code), message)
+    if binding is not None:
+        binding.confirm(body.producer_id, body.transactional_id)
     return partial(_still_holds, partition, body, question, answered.number)
 
 

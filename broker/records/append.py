@@ -68,7 +68,11 @@ def append_batch(
     refusal, is_new_id = None, False
     if producer_id >= 0:
         if parts.binding is not None:
-            refusal = parts.binding.refusal(producer_id, flight.request.peer.principal)
+            refusal = parts.binding.refusal(
+                producer_id,
+                flight.request.peer.principal,
+                is_transactional=header.is_transactional,
+            )
         if parts.quotas.limits is not None:
             is_new_id = partition.log.producers.get(producer_id) is None
     result = refusal or partition.append(records, header, flight.steady_ms, now_ms)

@@ -12,7 +12,8 @@ becomes that of the produce request:
 | anything else | the same | the same | the same |
 
 A batch whose transaction has ended before the answer came gets what the coordinator would say now, 120. From version 12 on the
-partition is added to the transaction (KIP-890, part 2); before, the client has added it. Clients repeat
+partition is added to the transaction (KIP-890, part 2); before, the client has added it. With `producer_id_binding` it is asked as well
+whether a producer id is that of the request's transactional id: once for each id, also if a transaction is open. Clients repeat
 what was answered with 19 or 51. The batches of a request ask when it comes, so that their questions go together; those that
 are answered at once are appended in the same step.
 """
@@ -69,9 +70,12 @@ def append_in_transaction(
     """Appends a transactional batch that has passed all checks, or asks about it. Raises `KafkaError`, `StorageError`."""
     if header.producer_id < 0:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a transactional batch needs a producer id")
-    question = question_about(partition.log.producers, header)
+    producers, binding = partition.log.producers, flight.parts.binding
+    question = question_about(producers, header)
     if question is None:
-        return append_batch(flight, partition, records, header)
+        if binding is None or binding.is_confirmed(header.producer_id, flight.transactional_id):
+            return append_batch(flight, partition, records, header)
+        question = Question(producers.last_marker(header.producer_id))
     batch = TransactionalBatch(flight, topic, partition.index, records, header)
     answered = batch.ask(partition, question)
     return batch.settle(partition, answered) if isinstance(answered, TransactionAnswered) else batch
@@ -148,6 +152,8 @@ class TransactionalBatch(Unsettled):
         """Appends the batch if the coordinator has said yes, and that holds. Raises `KafkaError`, `StorageError`."""
         flight, header, number = self._flight, self._header, answered.number
         check_answer(answered, flight.request.version)
+        if flight.parts.binding is not None:
+            flight.parts.binding.confirm(header.producer_id, flight.transactional_id)
         producers = partition.log.producers
         match judge(producers, header, self._question, number):
             case Membership.APPEND:
