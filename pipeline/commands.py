@@ -7,6 +7,7 @@ import typer
 from echoless.pipeline.audit.command import audit_command
 from echoless.pipeline.fetch_connector import fetch_connector_command
 from echoless.pipeline.ingest.command import ingest_command
+from echoless.pipeline.ledger_command import ledger_command
 from echoless.pipeline.mirror.command import mirror_command
 from echoless.pipeline.package import package_command
 
@@ -21,5 +22,6 @@ def pipeline() -> None:
 app.command("audit")(audit_command)
 app.command("mirror")(mirror_command)
 app.command("ingest")(ingest_command)
+app.command("ledger")(ledger_command)
 app.command("fetch-connector")(fetch_connector_command)
 app.command("package")(package_command)

@@ -50,6 +50,12 @@ class ArrowFiles:
         except OSError as error:
             raise unreachable(error) from error
 
+    def find(self, name: str) -> bytes | None:
+        try:
+            return self.read(name) if self._exists(f"{self._root}/{name}") else None
+        except OSError as error:
+            raise unreachable(error) from error
+
     def create(self, name: str, data: bytes) -> bool:
         target = f"{self._root}/{name}"
         directory, _, base = target.rpartition("/")

@@ -3,6 +3,7 @@
 Spark may number the tasks of a batch otherwise when it runs again. A *run* is one execution of a batch's tasks, in
 which numbers are fixed; the run and number of the task that a lane of the ledger was first used for are its *origin*.
 
+    tasks-07/batch-00000000000000000023.first.json                        the run that began the batch
     tasks-07/batch-00000000000000000023.slot.<digest>.<occurrence>.json   a task with these first rows: origin, lane, first run
     tasks-07/batch-00000000000000000023.claim.<run>.<origin>.json         the number that has it in a later run
     tasks-07/batch-00000000000000000023.bound.<run>.<number>.json         the origin and lane of a later run's task
@@ -18,15 +19,19 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from echoless.pipeline.exactly_once.batch_metrics import BatchMetrics, recorded_metrics
 from echoless.pipeline.exactly_once.entries import TaskOrigin
 from echoless.pipeline.exactly_once.errors import LedgerError
 from echoless.pipeline.exactly_once.ledger_files import LedgerFiles
 from echoless.pipeline.exactly_once.verification import OTHER_JOB
 
 VERSION: Final = 1
+NO_METRICS: Final[Mapping[str, Any]] = {}
 _DIRECTORIES: Final = 16
+_COMPLETE: Final = "complete"
 _NAME: Final = re.compile(r"batch-(\d{20})\.(.+)\.json")
 
 
@@ -70,17 +75,28 @@ class BatchTasks:
             frozenset(one[2] for one in found if one is not None and int(one[1]) == self._batch_id)
         )
 
+    def first_run(self) -> str | None:
+        """Returns the run that began the batch; None: none has, or an older version."""
+        fields = self._find("first")
+        return None if fields is None else str(fields["run"])
+
+    def begin(self, run: str) -> str:
+        """Records that this run begins the batch; returns the one that was recorded first."""
+        return run if self._create("first", {"run": run}) else str(self._read("first")["run"])
+
     def add_slot(self, slot: TaskSlot) -> TaskSlot:
         """Creates the slot; returns it, or the one that has the name already."""
+        return slot if self.create_slot(slot) else self.slot(slot.name)
+
+    def create_slot(self, slot: TaskSlot) -> bool:
+        """Creates the slot, unless there is one of its name; returns whether it did."""
         fields = {
             **slot.origin._asdict(),
             "lane": slot.lane,
             "first_run": slot.first_run,
             "query_id": self._query_id,
         }
-        if self._create(_slot(slot.name), fields):
-            return slot
-        return self.slot(slot.name)
+        return self._create(_slot(slot.name), fields)
 
     def slot(self, name: SlotName) -> TaskSlot:
         """Reads a slot."""
@@ -125,15 +141,16 @@ class BatchTasks:
         """Returns the digests that the run has had admitted."""
         return list(self._read(f"admitted.{run}")["digests"])
 
-    def complete(self, tasks: int) -> int:
+    def complete(self, tasks: int, metrics: Mapping[str, Any] = NO_METRICS) -> int:
         """Records that the batch has this many tasks with rows; returns the number recorded first."""
-        if self._create("complete", {"tasks": tasks}):
+        if self._create(_COMPLETE, {"tasks": tasks, **metrics}):
             return tasks
-        return int(self._read("complete")["tasks"])
+        return int(self._read(_COMPLETE)["tasks"])
 
-    def completed(self) -> int:
-        """Returns the number of tasks of a complete batch."""
-        return int(self._read("complete")["tasks"])
+    def completed(self) -> int | None:
+        """Returns the number of tasks of a complete batch; None: it is not complete."""
+        fields = self._find(_COMPLETE)
+        return None if fields is None else int(fields["tasks"])
 
     def clean(self, batches_kept: int) -> None:
         """Deletes the files of a batch that is so old, and of those before it in its directory."""
@@ -147,7 +164,7 @@ class BatchTasks:
                 self._files.delete(f"{directory}/{name}")
 
     def _directory(self, batch_id: int) -> str:
-        return f"{self._sink}/tasks-{batch_id % _DIRECTORIES:02}"
+        return f"{self._sink}/{_directory(batch_id)}"
 
     def _path(self, name: str) -> str:
         return f"{self._directory(self._batch_id)}/batch-{self._batch_id:020}.{name}.json"
@@ -158,13 +175,41 @@ class BatchTasks:
 
     def _read(self, name: str) -> dict[str, Any]:
         path = self._path(name)
-        try:
-            fields: dict[str, Any] = json.loads(self._files.read(path))
-            if fields["version"] != VERSION:
-                raise LedgerError(f"{path}: version {fields['version']}, not {VERSION}")
-        except (KeyError, TypeError, ValueError) as error:
-            raise LedgerError(f"{path}: not a record of a task: {error!r}") from error
-        return fields
+        return _fields(path, self._files.read(path))
+
+    def _find(self, name: str) -> dict[str, Any] | None:
+        path = self._path(name)
+        data = self._files.find(path)
+        return None if data is None else _fields(path, data)
+
+
+def _fields(path: str, data: bytes) -> dict[str, Any]:
+    """Reads a file of this version. Raises `LedgerError`."""
+    try:
+        fields: dict[str, Any] = json.loads(data)
+        if fields["version"] != VERSION:
+            raise LedgerError(f"{path}: version {fields['version']}, not {VERSION}")
+    except (KeyError, TypeError, ValueError) as error:
+        raise LedgerError(f"{path}: not a record of a task: {error!r}") from error
+    return fields
+
+
+def recorded_batches(files: LedgerFiles, sink: str) -> Iterator[BatchMetrics]:
+    """Yields the metrics of a sink's complete batches. Raises `LedgerError`."""
+    for number in range(_DIRECTORIES):
+        directory = f"{sink}/{_directory(number)}"
+        for name in files.list(directory):
+            found = _NAME.fullmatch(name)
+            if found is None or found[2] != _COMPLETE:
+                continue
+            path = f"{directory}/{name}"
+            metrics = recorded_metrics(int(found[1]), _fields(path, files.read(path)))
+            if metrics is not None:
+                yield metrics
+
+
+def _directory(batch_id: int) -> str:
+    return f"tasks-{batch_id % _DIRECTORIES:02}"
 
 
 class TaskFiles(NamedTuple):
@@ -179,7 +224,7 @@ class TaskFiles(NamedTuple):
 
     @property
     def is_complete(self) -> bool:
-        return "complete" in self.names
+        return _COMPLETE in self.names
 
     @property
     def runs_with_admitted(self) -> list[str]:

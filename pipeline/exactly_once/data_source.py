@@ -22,7 +22,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
 from pyspark.sql.types import StructType
@@ -48,6 +47,7 @@ from echoless.pipeline.exactly_once.query_mode import (
 )
 from echoless.pipeline.exactly_once.row_order import sort_rows
 from echoless.pipeline.exactly_once.store_settings import StoreSettings
+from echoless.pipeline.exactly_once.stream_writer import StreamArrowWriter
 from echoless.pipeline.reading.batch_reader import TopicReader
 from echoless.pipeline.reading.columns import check_schema, ddl_of
 from echoless.pipeline.reading.options import read_reader_options, schema_options
@@ -114,7 +114,7 @@ class ExactlyOnceDataSource(DataSource):
         return ExactlyOnceStreamWriter(identified(placed(options, places)))
 
 
-class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
+class ExactlyOnceStreamWriter(StreamArrowWriter):
     """Writer of a stream, pickled with its options to every task."""
 
     def __init__(self, options: SinkOptions) -> None:
@@ -193,11 +193,19 @@ def _end(options: SinkOptions, messages: list[WriterCommitMessage | None], batch
     record = _record(options, location)
     record.agree(len(messages), is_late=True)
     reports = [
-        TaskReport(one.location, one.slot, one.end, one.is_deferred)
+        TaskReport(
+            one.location,
+            one.slot,
+            one.end,
+            one.is_deferred,
+            one.written.rows,
+            one.written.rows_found,
+            one.costs,
+        )
         for one in attempted
         if one.slot is not None
     ]
-    if not end_batch(options, location, reports):
+    if end_batch(options, location, reports) is None:
         raise SinkError(
             f"sink {options.name}, batch {batch_id}: an earlier run was interrupted before all of its tasks had "
             "begun, and Spark numbers them otherwise now. All that had begun were found again, and the others "

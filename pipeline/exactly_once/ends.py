@@ -14,21 +14,23 @@ After a crash in between, the batch is rerun, finds all rows stored, and what is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from echoless.pipeline.exactly_once.batch_tasks import BatchTasks, SlotName, TaskSlot
+from echoless.pipeline.exactly_once.batch_metrics import BatchMetrics, TaskCosts, total
+from echoless.pipeline.exactly_once.batch_tasks import NO_METRICS, BatchTasks, SlotName, TaskSlot
 from echoless.pipeline.exactly_once.entries import End, TaskOrigin
 from echoless.pipeline.exactly_once.errors import ReplayMismatchError, SinkError
 from echoless.pipeline.exactly_once.ledger import BATCHES_KEPT, Ledger, TaskLocation, use_of_lane
+from echoless.pipeline.exactly_once.ledger_files import LedgerFiles
 from echoless.pipeline.exactly_once.ledger_identity import open_files
 from echoless.pipeline.exactly_once.options import SinkOptions
 from echoless.pipeline.exactly_once.task_identity import UseOfLane, is_begun
 from echoless.pipeline.exactly_once.verification import REMEDY, mismatch
 
-_PARALLEL_WRITES: Final = 8
+_PARALLEL_WRITES: Final = 32
 """Files written at once: remote file systems are slow."""
 
 
@@ -40,23 +42,40 @@ class TaskReport(NamedTuple):
     end: End | None
     """The end to record; None: it is recorded already."""
     is_deferred: bool
+    rows: int = 0
+    rows_found: int = 0
+    """Number of those that an earlier attempt had stored."""
+    costs: TaskCosts = TaskCosts()
 
 
-def end_batch(options: SinkOptions, location: TaskLocation, reports: Sequence[TaskReport]) -> bool:
-    """Ends the batch of `location`; False: tasks were deferred, and may begin when it is run again.
+def end_batch(
+    options: SinkOptions, location: TaskLocation, reports: Sequence[TaskReport]
+) -> BatchMetrics | None:
+    """Ends the batch of `location`; None: tasks were deferred, and may begin when it is run again.
 
     Raises `SinkError`; `ReplayMismatchError` if tasks that were begun are not among the reports.
     """
     files = open_files(options)
     tasks = BatchTasks(files, location.sink, location.query_id, location.batch_id)
-    if not close_tasks(tasks, location.run, reports, partial(use_of_lane, files, location)):
-        return False
-    record_ends(options, [(one.location, one.end) for one in reports if one.end is not None])
+    counts = [(one.rows, one.rows_found, one.costs) for one in reports]
+    so_far = total(location.batch_id, counts, files.requests).recorded()
+    use = partial(use_of_lane, files, location)
+    if not close_tasks(tasks, location.run, reports, use, so_far):
+        return None
+    record_ends(files, [(one.location, one.end) for one in reports if one.end is not None])
     tasks.clean(BATCHES_KEPT)
-    return True
+    metrics = total(location.batch_id, counts, files.requests)
+    metrics.log(location.sink)
+    return metrics
 
 
-def close_tasks(tasks: BatchTasks, run: str, reports: Sequence[TaskReport], use: UseOfLane) -> bool:
+def close_tasks(
+    tasks: BatchTasks,
+    run: str,
+    reports: Sequence[TaskReport],
+    use: UseOfLane,
+    metrics: Mapping[str, Any] = NO_METRICS,
+) -> bool:
     """Records that the batch has no other tasks; False: some were deferred, and may begin now.
 
     Raises `LedgerError`; `ReplayMismatchError` if tasks that were begun are not among the reports.
@@ -66,7 +85,7 @@ def close_tasks(tasks: BatchTasks, run: str, reports: Sequence[TaskReport], use:
     if deferred:
         tasks.admit(run, deferred)
         return False
-    recorded = tasks.complete(len(reports)) if reports else 0
+    recorded = tasks.complete(len(reports), metrics) if reports else 0
     if recorded != len(reports):
         raise ReplayMismatchError(
             f"{tasks.what}: {len(reports)} Spark partitions have rows now, and {recorded} had before. {DIVISION}"
@@ -104,15 +123,15 @@ def _check_all_found(tasks: BatchTasks, reports: Sequence[TaskReport], use: UseO
     )
 
 
-def record_ends(options: SinkOptions, ends: Iterable[tuple[TaskLocation, End]]) -> None:
+def record_ends(files: LedgerFiles, ends: Iterable[tuple[TaskLocation, End]]) -> None:
     """Records the ends of one batch. Raises `SinkError`."""
     with ThreadPoolExecutor(_PARALLEL_WRITES) as threads:
-        list(threads.map(lambda one: record_end(options, *one), ends))
+        list(threads.map(lambda one: record_end(files, *one), ends))
 
 
-def record_end(options: SinkOptions, location: TaskLocation, end: End) -> None:
+def record_end(files: LedgerFiles, location: TaskLocation, end: End) -> None:
     """Records one end. Raises `SinkError` if another attempt continued or ended with other rows."""
-    ledger = Ledger(open_files(options), location)
+    ledger = Ledger(files, location)
     if ledger.end is None:
         identity = ledger.begins[-1].identity if ledger.begins else None
         if identity != (end.state.producer_id, end.state.producer_epoch):

@@ -18,6 +18,7 @@ from echoless.client.producer_ids import new_identity
 from echoless.client.sequencer import EPOCH_MAX, Identity, LeaderEntry
 from echoless.client.settings import Settings
 from echoless.client.topic_partition import TopicPartition
+from echoless.pipeline.exactly_once.batch_metrics import BrokerWaits
 from echoless.pipeline.exactly_once.errors import SinkError
 from echoless.protocol.errors import ErrorCode
 
@@ -49,6 +50,8 @@ class LeaderQueries:
 
     def __init__(self, bootstrap_servers: str, settings: Settings) -> None:
         self._settings = settings
+        self.waits = BrokerWaits()
+        """Time that queries have waited for answers."""
         self._runner = asyncio.Runner()
         self._cluster_id: str | None = None
         self._bootstrap = parse_addresses(bootstrap_servers)
@@ -95,7 +98,10 @@ class LeaderQueries:
     ) -> dict[TopicPartition, LeaderState]:
         """Asks as `ask` does, once, and only targets that have a leader: a topic may have been deleted."""
         wanted = list(targets)
-        return self._runner.run(self._ask_once(wanted, producer_id)) if wanted else {}
+        if not wanted:
+            return {}
+        with self.waits:
+            return self._runner.run(self._ask_once(wanted, producer_id))
 
     def fetch(self, target: TopicPartition, offset: int) -> bytes:
         """Fetches whole batches, from the one that holds `offset` on, perhaps with part of another.
@@ -118,7 +124,8 @@ class LeaderQueries:
         what: str,
         targets: Sequence[TopicPartition] = (),
     ) -> _T:
-        return self._runner.run(self._until_answered(query, what, targets))
+        with self.waits:
+            return self._runner.run(self._until_answered(query, what, targets))
 
     async def _until_answered(
         self,

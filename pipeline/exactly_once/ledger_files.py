@@ -40,6 +40,9 @@ class LedgerFiles(Protocol):
     def read(self, name: str) -> bytes:
         """Returns the content of a file."""
 
+    def find(self, name: str) -> bytes | None:
+        """Returns the content of a file; None: there is none."""
+
     def create(self, name: str, data: bytes) -> bool:
         """Creates the file if there is none of this name; returns whether it did."""
 

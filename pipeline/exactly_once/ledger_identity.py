@@ -13,6 +13,7 @@ import uuid
 from dataclasses import replace
 from typing import Final
 
+from echoless.pipeline.exactly_once.batch_metrics import CountedFiles
 from echoless.pipeline.exactly_once.default_places import DefaultPlaces
 from echoless.pipeline.exactly_once.errors import LedgerError
 from echoless.pipeline.exactly_once.ledger_files import (
@@ -27,9 +28,9 @@ VERSION: Final = 1
 _NAME: Final = "ledger.json"
 
 
-def open_files(options: SinkOptions) -> LedgerFiles:
+def open_files(options: SinkOptions) -> CountedFiles:
     """Opens the ledger that the options name. Raises `OptionError`; `LedgerError` if it has another id."""
-    files = _open(options)
+    files = CountedFiles(_open(options))
     if options.ledger_id is not None and _read(files, options.name) != options.ledger_id:
         raise LedgerError(
             f"ledger {options.ledger} is not the driver's ledger on this machine: set "
@@ -66,10 +67,11 @@ def _open(options: SinkOptions) -> LedgerFiles:
 
 
 def _read(files: LedgerFiles, sink: str) -> str | None:
-    if _NAME not in files.list(sink):
-        return None
     path = f"{sink}/{_NAME}"
+    data = files.find(path)
+    if data is None:
+        return None
     try:
-        return str(json.loads(files.read(path))["id"])
+        return str(json.loads(data)["id"])
     except (KeyError, TypeError, ValueError) as error:
         raise LedgerError(f"{path}: not a ledger id: {error!r}") from error

@@ -39,6 +39,14 @@ class LocalFiles:
         except OSError as error:
             raise unreachable(error) from error
 
+    def find(self, name: str) -> bytes | None:
+        try:
+            return (self._root / name).read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise unreachable(error) from error
+
     def create(self, name: str, data: bytes) -> bool:
         target = self._root / name
         unique = target.with_name(f".{target.name}.{uuid.uuid4().hex}")

@@ -79,6 +79,9 @@ class ObjectStoreFiles:
     def read(self, name: str) -> bytes:
         return self._repeat(lambda: bytes(obstore.get(self._store, name).bytes()))
 
+    def find(self, name: str) -> bytes | None:
+        return self._repeat(lambda: self._content(name))
+
     def create(self, name: str, data: bytes) -> bool:
         attempt = uuid.uuid4().hex
         put = self._put_new if self._is_conditional else self._put_alone
@@ -87,6 +90,12 @@ class ObjectStoreFiles:
     def delete(self, name: str) -> None:
         with suppress(BaseError, OSError):  # what stays is found again by the next that cleans up
             obstore.delete(self._store, name)
+
+    def _content(self, name: str) -> bytes | None:
+        try:
+            return bytes(obstore.get(self._store, name).bytes())
+        except FileNotFoundError:
+            return None
 
     def _put_new(self, name: str, data: bytes, attempt: str) -> bool:
         attributes = {_ID: attempt}

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 from echoless.client.batch import now_ms
 from echoless.client.sequencer import Identity
 from echoless.client.topic_partition import TopicPartition
+from echoless.pipeline.exactly_once.batch_metrics import TaskCosts
 from echoless.pipeline.exactly_once.batch_tasks import BatchTasks, SlotName, TaskSlot
 from echoless.pipeline.exactly_once.entries import End, PartitionRows, SequenceRange
 from echoless.pipeline.exactly_once.errors import SinkError
@@ -70,6 +71,7 @@ class Attempted(NamedTuple):
     """Name of the slot; None: the task has no rows."""
     is_deferred: bool = False
     """Whether nothing was stored, because tasks that an earlier run had begun were not found again."""
+    costs: TaskCosts = TaskCosts()
 
 
 def write_partition(
@@ -89,14 +91,16 @@ def write_partition(
     if slot is None:
         rows = first.num_rows + sum(batch.num_rows for batch in iterator)
         written = Written(location.spark_partition, rows, 0)
-        return Attempted(written, None, location, SlotName(digest, 0), is_deferred=True)
+        name = SlotName(digest, 0)
+        return Attempted(written, None, location, name, True, TaskCosts(files.requests))
     location = location._replace(lane=slot.lane, origin=slot.origin)
     ledger = Ledger(files, location)
     with ExitStack() as stack:
         leaders = stack.enter_context(LeaderQueries(options.bootstrap_servers, options.settings))
         attempt = _Attempt(options, ledger, leaders, stack, clock_ms())
         written, end = attempt.run(chain([first], iterator))
-    return Attempted(written, end, location, slot.name)
+    costs = TaskCosts(files.requests, leaders.waits.seconds)
+    return Attempted(written, end, location, slot.name, costs=costs)
 
 
 def find_slot(files: LedgerFiles, location: TaskLocation, digest: str) -> TaskSlot | None:
@@ -170,7 +174,9 @@ class _Attempt:
         if self._sender is None and slices:
             options = self._options
             state = self._numbering.producer_state()
-            sender = SliceSender(options.bootstrap_servers, options.settings, state)
+            sender = SliceSender(
+                options.bootstrap_servers, options.settings, state, self._leaders.waits
+            )
             self._sender = self._stack.enter_context(sender)
         for rows in slices:
             assert self._sender is not None

@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row
 
+from echoless.pipeline.exactly_once.batch_metrics import BatchMetrics, TaskCosts
 from echoless.pipeline.exactly_once.batch_record import BatchRecord
 from echoless.pipeline.exactly_once.batch_tasks import SlotName
 from echoless.pipeline.exactly_once.columns import check_columns
@@ -43,7 +44,7 @@ from echoless.pipeline.exactly_once.rows import NAMES
 
 _ATTEMPTED: Final = (
     "spark_partition int, rows long, rows_found long, end binary, lane int, origin_run string, "
-    "origin_partition int, digest string, occurrence int, is_deferred boolean"
+    "origin_partition int, digest string, occurrence int, is_deferred boolean, ledger_requests int, broker_wait_s double"
 )
 _LOG: Final = logging.getLogger(__name__)
 _RUNS_MAX: Final = 2
@@ -82,6 +83,8 @@ class ExactlyOnceSink:
             _say_once(ignored)
         self.options = read_options(options, name=name, ledger=ledger)
         """The parsed options."""
+        self.metrics: BatchMetrics | None = None
+        """Figures of the last batch that this object has written."""
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Writes one batch; `foreachBatch` calls this."""
@@ -95,8 +98,9 @@ class ExactlyOnceSink:
         """
         if is_connect(frame):
             raise SinkError(
-                'ExactlyOnceSink needs a session in this process, and this is Spark Connect: use format("echoless") '
-                "(register(spark) on the server's side of the session)"
+                "ExactlyOnceSink needs a session in this process, and this is Spark Connect: register(spark), and "
+                'writeStream.format("echoless"); or within foreachBatch register(frame.sparkSession), and '
+                'frame.write.format("echoless") with the option batchId'
             )
         check_columns(frame.schema, self.options)
         context = frame.sparkSession.sparkContext
@@ -113,7 +117,9 @@ class ExactlyOnceSink:
             spark_partitions = written.rdd.getNumPartitions()
             record.agree(spark_partitions)
             attempted = written.collect()
-            if end_batch(options, location, list(_reports(attempted, location))):
+            metrics = end_batch(options, location, list(_reports(attempted, location)))
+            if metrics is not None:
+                self.metrics = metrics
                 return [Written(*row[:3]) for row in attempted]
         raise ReplayMismatchError(
             f"sink {options.name}, batch {batch_id}: the rows are others whenever they are computed. {DIVISION}"
@@ -147,7 +153,7 @@ def _task(options: SinkOptions, location: TaskLocation) -> Callable[[Iterator[An
 
 def _row(attempted: Attempted) -> dict[str, Any]:
     """Returns the row in which a task reports to the driver."""
-    written, end, location, slot, is_deferred = attempted
+    written, end, location, slot, is_deferred, costs = attempted
     origin = location.task_origin
     return {
         **written._asdict(),
@@ -158,6 +164,7 @@ def _row(attempted: Attempted) -> dict[str, Any]:
         "digest": None if slot is None else slot.digest,
         "occurrence": None if slot is None else slot.occurrence,
         "is_deferred": is_deferred,
+        **costs._asdict(),
     }
 
 
@@ -173,7 +180,15 @@ def _reports(attempted: list[Row], location: TaskLocation) -> Iterator[TaskRepor
             lane=row.lane,
             origin=TaskOrigin(row.origin_run, row.origin_partition),
         )
-        yield TaskReport(own, SlotName(row.digest, row.occurrence), end, row.is_deferred)
+        yield TaskReport(
+            own,
+            SlotName(row.digest, row.occurrence),
+            end,
+            row.is_deferred,
+            row.rows,
+            row.rows_found,
+            TaskCosts(row.ledger_requests, row.broker_wait_s),
+        )
 
 
 _ARROW_ATTEMPTED: Final = pa.schema(
@@ -188,5 +203,7 @@ _ARROW_ATTEMPTED: Final = pa.schema(
         ("digest", pa.string()),
         ("occurrence", pa.int32()),
         ("is_deferred", pa.bool_()),
+        ("ledger_requests", pa.int32()),
+        ("broker_wait_s", pa.float64()),
     ]
 )

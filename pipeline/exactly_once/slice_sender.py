@@ -18,6 +18,7 @@ from echoless.client.ready_batch import ReadyBatch
 from echoless.client.settings import Settings
 from echoless.client.state import ProducerState
 from echoless.client.topic_partition import TopicPartition
+from echoless.pipeline.exactly_once.batch_metrics import BrokerWaits
 from echoless.pipeline.exactly_once.rows import RowSlice, cut_records
 from echoless.protocol.records import Record
 
@@ -27,8 +28,16 @@ Records = ReadyBatch | list[Record]
 class SliceSender:
     """One producer that continues from `state`. Use it in a `with` block."""
 
-    def __init__(self, bootstrap_servers: str, settings: Settings, state: ProducerState) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        settings: Settings,
+        state: ProducerState,
+        waits: BrokerWaits,
+    ) -> None:
+        """`waits`: takes the time that acknowledgements, and space in the buffer, are waited for."""
         self._settings = settings
+        self._waits = waits
         self._producer = Producer(bootstrap_servers, settings, state=state)
         self._open: dict[TopicPartition, ColumnBatches] = {}
         self._waiting: deque[tuple[TopicPartition, Future[Acknowledgements]]] = deque()
@@ -74,12 +83,15 @@ class SliceSender:
             self._take_oldest()
 
     def _submit(self, target: TopicPartition, records: Records) -> None:
-        future = self._producer.send_batch(target.topic, target.partition, records)
+        with self._waits:
+            future = self._producer.send_batch(target.topic, target.partition, records)
         self._waiting.append((target, future))
         while self._waiting and self._waiting[0][1].done():
             self._take_oldest()
 
     def _take_oldest(self) -> None:
         target, future = self._waiting.popleft()
-        if any(batch.is_duplicate is not False for batch in future.result().batches):
+        with self._waits:
+            acknowledged = future.result()
+        if any(batch.is_duplicate is not False for batch in acknowledged.batches):
             self.doubtful.add(target)

@@ -12,6 +12,9 @@ restart), so there a task is known by the digest of its first rows:
    it is deferred: it reports success, and has stored nothing. The driver sees all reports and decides (`ends.py`).
 3. After the batch is complete, no rows are new.
 
+In the run that has begun the batch (`first`), a task whose slot nobody has needs no list of all tasks: a thousand tasks that
+each list a thousand would cost as much as their rows.
+
 Invariant: in a run after the first, rows are sent only under a lane whose first rows they have, or when all lanes begun
 before have been found again.
 
@@ -66,12 +69,17 @@ class TaskIdentity:
         self._use_of_lane = use_of_lane
         self._defer_after_s = defer_after_s
         self._slots: dict[SlotName, TaskSlot] = {}
+        self._begun_by: str | None = None
+        """The run that began the batch; None: not known yet."""
 
     def find(self) -> TaskSlot | None:
         """Returns the task's slot; None: the task is deferred.
 
         Raises `LedgerError`; `ReplayMismatchError` if the batch is complete without these rows.
         """
+        self._begun_by = self._tasks.first_run()
+        if self._begun_by == self._task.run and (created := self._create_first()) is not None:
+            return created
         deadline_s = time.monotonic() + self._defer_after_s
         while True:
             files = self._tasks.listing()
@@ -89,6 +97,18 @@ class TaskIdentity:
                 return None
             else:
                 time.sleep(_PAUSE_S)
+
+    def _create_first(self) -> TaskSlot | None:
+        """Creates the slot of a task of the first run; None: another task or attempt has the same first rows.
+
+        Raises `ReplayMismatchError` if the batch is complete.
+        """
+        task = self._task
+        slot = TaskSlot(SlotName(task.digest, 0), task.origin, task.number, task.run)
+        if not self._tasks.create_slot(slot):
+            return None
+        self._check_incomplete()
+        return slot
 
     def _match(self, files: TaskFiles) -> TaskSlot | None:
         """Finds an earlier task with these first rows that no other task of this run has."""
@@ -146,19 +166,29 @@ class TaskIdentity:
     def _may_begin(self, files: TaskFiles) -> bool:
         """Whether these rows may begin as new ones. Raises `ReplayMismatchError` if the batch is complete."""
         if files.is_complete:
-            raise ReplayMismatchError(
-                f"{self._tasks.what}, Spark partition {self._task.number}: the batch is complete, with "
-                f"{self._tasks.completed()} Spark partitions that had rows, and none of them began with these: "
-                f"the rows are others now, or divided into other Spark partitions{self._tasks.cause}"
-            )
+            self._check_incomplete()
         if any(self._task.digest in self._tasks.admitted(run) for run in files.runs_with_admitted):
             return True
         is_first = self._first_run(files) == self._task.run
         return is_first or not self._not_found_again(files)
 
+    def _check_incomplete(self) -> None:
+        """Refuses new rows of a batch that is complete. Raises `ReplayMismatchError`."""
+        tasks = self._tasks.completed()
+        if tasks is not None:
+            raise ReplayMismatchError(
+                f"{self._tasks.what}, Spark partition {self._task.number}: the batch is complete, with "
+                f"{tasks} Spark partitions that had rows, and none of them began with these: "
+                f"the rows are others now, or divided into other Spark partitions{self._tasks.cause}"
+            )
+
     def _first_run(self, files: TaskFiles) -> str:
-        """Returns the batch's first run, which any slot names."""
-        return self._slot(files.slots[0]).first_run if files.slots else self._task.run
+        """Returns the run that began the batch: this one, if there is neither a record nor a slot, which names it, too."""
+        if self._begun_by is None:
+            slots = files.slots
+            run = self._task.run
+            self._begun_by = self._slot(slots[0]).first_run if slots else self._tasks.begin(run)
+        return self._begun_by
 
     def _not_found_again(self, files: TaskFiles) -> bool:
         """Whether an earlier run has begun a task that this run has not found again yet."""

@@ -87,6 +87,12 @@ class WebHdfsFiles:
     def read(self, name: str) -> bytes:
         return self._repeat(lambda: self._ask("GET", name, "OPEN"))
 
+    def find(self, name: str) -> bytes | None:
+        try:
+            return self.read(name)
+        except _AbsentError:
+            return None
+
     def create(self, name: str, data: bytes) -> bool:
         directory, _, base = name.rpartition("/")
         own = f"{directory}/.{base}.{uuid.uuid4().hex}"

@@ -12,6 +12,7 @@ from echoless import imported_on_use
 
 if TYPE_CHECKING:
     from echoless.pipeline.batches.batch_source import BatchSource
+    from echoless.pipeline.exactly_once.batch_metrics import BatchMetrics
     from echoless.pipeline.exactly_once.data_source import register
     from echoless.pipeline.exactly_once.errors import (
         LedgerError,
@@ -20,11 +21,13 @@ if TYPE_CHECKING:
         RowError,
         SinkError,
     )
+    from echoless.pipeline.exactly_once.ledger_metrics import read_metrics
     from echoless.pipeline.exactly_once.partition_writer import Written
     from echoless.pipeline.exactly_once.sink import ExactlyOnceSink
     from echoless.pipeline.session import open_session
 
 __all__ = [
+    "BatchMetrics",
     "BatchSource",
     "ExactlyOnceSink",
     "LedgerError",
@@ -34,6 +37,7 @@ __all__ = [
     "SinkError",
     "Written",
     "open_session",
+    "read_metrics",
     "register",
 ]
 
@@ -41,6 +45,7 @@ if not TYPE_CHECKING:  # see `echoless`
     __getattr__, __dir__ = imported_on_use(
         __name__,
         {
+            "BatchMetrics": "pipeline.exactly_once.batch_metrics",
             "BatchSource": "pipeline.batches.batch_source",
             "ExactlyOnceSink": "pipeline.exactly_once.sink",
             "LedgerError": "pipeline.exactly_once.errors",
@@ -50,6 +55,7 @@ if not TYPE_CHECKING:  # see `echoless`
             "SinkError": "pipeline.exactly_once.errors",
             "Written": "pipeline.exactly_once.partition_writer",
             "open_session": "pipeline.session",
+            "read_metrics": "pipeline.exactly_once.ledger_metrics",
             "register": "pipeline.exactly_once.data_source",
         },
     )

@@ -63,7 +63,7 @@ class Attempts:
 
     def end_batch(self, *attempted: Attempted) -> bool:
         """Ends a batch as the driver does."""
-        return end_batch(self.options, attempted[0].location, reports_of(attempted))
+        return end_batch(self.options, attempted[0].location, reports_of(attempted)) is not None
 
     def run_in_vain(self, batches: Iterable[Any], batch_id: int = 0) -> Attempted:
         """One whose task fails in the end, which it does not know."""
@@ -135,7 +135,7 @@ def location(batch_id: int = 0, spark_partition: int = 0, run: str = "") -> Task
 def reports_of(attempted: Iterable[Attempted]) -> list[TaskReport]:
     """Returns the reports of the tasks that had rows."""
     return [
-        TaskReport(one.location, one.slot, one.end, one.is_deferred)
+        TaskReport(one.location, one.slot, one.end, one.is_deferred, *one.written[1:], one.costs)
         for one in attempted
         if one.slot is not None
     ]

@@ -49,6 +49,10 @@ class MemoryFiles:
         self.spend()
         return self.files[name]
 
+    def find(self, name: str) -> bytes | None:
+        self.spend()
+        return self.files.get(name)
+
     def create(self, name: str, data: bytes) -> bool:
         self.spend()
         return self.files.setdefault(name, data) is data

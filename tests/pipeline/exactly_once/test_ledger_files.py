@@ -106,6 +106,7 @@ def test_only_whole_files_are_listed(files):
     files.create("a/one", b"again")
     assert files.list("a") == ["one", "two"]
     assert files.list("nowhere") == []
+    assert (files.find("a/one"), files.find("a/none")) == (files.read("a/one"), None)
 
 
 def test_deleting_twice_does_no_harm(files):

@@ -23,6 +23,7 @@ from echoless.pipeline.exactly_once.errors import (
     SinkError,
 )
 from echoless.pipeline.exactly_once.later_attempt import Resumption
+from echoless.pipeline.exactly_once.ledger_identity import open_files
 from echoless.pipeline.exactly_once.partition_writer import Written, write_partition
 from tests.pipeline.exactly_once.attempts import (
     PARTITIONS,
@@ -365,7 +366,7 @@ def test_an_end_is_put_down_once(attempts):
     assert first is not None
     assert second is not None
     for end in (first, second):
-        record_end(attempts.options, location(), end)
+        record_end(open_files(attempts.options), location(), end)
     assert attempts.end() == first
     with pytest.raises(ReplayMismatchError):
-        record_end(attempts.options, location(), replace(second, rows=99))
+        record_end(open_files(attempts.options), location(), replace(second, rows=99))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,10 +11,14 @@ from typing import Any
 import pytest
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
+from typer.testing import CliRunner
 
+from echoless.pipeline.commands import app
 from echoless.pipeline.exactly_once import ExactlyOnceSink, register
+from echoless.pipeline.exactly_once.batch_metrics import METRICS_LOGGER, BatchMetrics
 from echoless.pipeline.exactly_once.data_source import BATCH_ID_PROPERTY, QUERY_ID_PROPERTY
 from echoless.pipeline.exactly_once.errors import LedgerError, SinkError
+from echoless.pipeline.exactly_once.ledger_metrics import read_metrics
 from tests.pipeline.exactly_once.attempts import PARTITIONS, TOPIC
 from tests.pipeline.exactly_once.broker_thread import BrokerThread
 
@@ -72,8 +77,14 @@ class Pipeline:
         if self.way == "data source":
             register(self.spark)
             return writer.format("echoless").options(topic=TOPIC, **options)
-        sink = ExactlyOnceSink(options, name="orders", ledger=str(self.ledger), topic=TOPIC)
-        return writer.foreachBatch(sink)
+        self.sink = ExactlyOnceSink(options, name="orders", ledger=str(self.ledger), topic=TOPIC)
+        return writer.foreachBatch(self.sink)
+
+    def metrics(self) -> list[BatchMetrics]:
+        """Reads the figures that the ledger has."""
+        if self.way == "data source":
+            return read_metrics(str(self.checkpoint / "echoless-ledger"))
+        return read_metrics(str(self.ledger), "orders")
 
 
 def _fail_first_attempt(batches: Iterator[Any]) -> Iterator[Any]:
@@ -102,6 +113,23 @@ def test_a_stream_stores_each_row_once_whatever_runs_again(pipeline):
     pipeline.fails_first_attempts = True
     pipeline.run()
     assert pipeline.stored() == pipeline.expected()
+    first, second = pipeline.metrics()
+    assert (first.batch_id, first.tasks, first.rows, first.repeats) == (0, 1, FILE_ROWS, 0)
+    assert (second.batch_id, second.rows) == (1, 2 * FILE_ROWS)
+    assert all(one.ledger_requests > 5 and one.broker_wait_s > 0 for one in (first, second))
+
+
+def test_a_sink_has_the_figures_of_its_last_batch(spark, broker, tmp_path, caplog):
+    """They are in the log and in the ledger, too; those of a batch that ran again say so."""
+    caplog.set_level(logging.INFO, METRICS_LOGGER)
+    sink = ExactlyOnceSink(broker.address, name="orders", ledger=str(tmp_path), topic=TOPIC)
+    for repeats in (0, 100):
+        sink.write(numbers(spark, 100, 2), 0)
+        assert sink.metrics is not None
+        assert (sink.metrics.rows, sink.metrics.repeats, sink.metrics.tasks) == (100, repeats, 2)
+        assert f"100 rows of 2 tasks, {repeats} of them stored before" in caplog.messages[-1]
+    ran = CliRunner().invoke(app, ["ledger", str(tmp_path), "--name", "orders"])
+    assert ran.output.split()[-6:-2] == ["0", "2", "100", "0"]
 
 
 def test_a_stream_that_has_lost_its_ledger_is_refused(pipeline):
@@ -222,7 +250,7 @@ def test_a_frame_of_spark_connect_is_refused_with_a_remedy(broker, tmp_path):
     """It has no session in this process."""
     frame = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})()
     sink = ExactlyOnceSink(broker.address, name="orders", ledger=str(tmp_path), topic=TOPIC)
-    with pytest.raises(SinkError, match="use format"):
+    with pytest.raises(SinkError, match=r"register\(spark\), and writeStream"):
         sink.write(frame)
 
 

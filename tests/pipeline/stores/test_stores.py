@@ -53,6 +53,7 @@ def test_files_are_listed_in_order(server) -> None:
         files.create(f"list/{name}", name.encode())
     assert files.list("list") == ["one", "two"]
     assert files.list("nowhere") == []
+    assert (files.find("list/one") is not None, files.find("list/three")) == (True, None)
 
 
 def test_deleting_twice_does_no_harm(server) -> None:

@@ -1,0 +1,64 @@
+"""The sink through Spark Connect, with a server of its own: `python -m tests.pipeline.connect_job ADDRESS DIRECTORY`.
+
+Prints `wrote` for each way that has written its rows, and the errors of those that were refused.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from echoless.pipeline.exactly_once import ExactlyOnceSink, register
+from tests.pipeline.secure_job import run
+
+ROWS = 20
+
+
+def main(address: str, directory: Path) -> None:
+    """Writes `ROWS` rows in each way that there is."""
+    spark = SparkSession.builder.remote("local[2]").getOrCreate()
+    register(spark)
+    options = {"kafka.bootstrap.servers": address, "topic": "orders"}
+    own = {**options, "sinkName": "job", "ledgerLocation": str(directory / "ledger")}
+
+    def stream(way: str) -> Any:
+        source = directory / way
+        source.mkdir()
+        (source / "rows.txt").write_text("".join(f"{way}-{row}\n" for row in range(ROWS)))
+        rows = spark.readStream.format("text").load(str(source))
+        place = str(directory / f"checkpoint-{way}")
+        return rows.writeStream.option("checkpointLocation", place).trigger(availableNow=True)
+
+    def save() -> None:
+        for _ in range(2):
+            rows = spark.range(ROWS).selectExpr("concat('job-', id) AS value")
+            rows.write.format("echoless").options(**own).mode("append").save()
+
+    def save_each(frame: Any, batch_id: int) -> None:
+        register(frame.sparkSession)
+        writer = frame.write.format("echoless").options(**own, batchId=str(batch_id))
+        writer.option("sinkName", "each").mode("append").save()
+
+    run("stream", lambda: finish(stream("stream").format("echoless").options(**options)))
+    run("job", save)
+    run("each batch as a job", lambda: finish(stream("each").foreachBatch(save_each)))
+    sink = ExactlyOnceSink(options, name="sink", ledger=str(directory / "ledger"))
+    run("ExactlyOnceSink", lambda: finish(stream("sink").foreachBatch(sink)))
+    spark.stop()
+
+
+def finish(writer: Any) -> None:
+    """Runs a stream to its end."""
+    query = writer.start()
+    query.awaitTermination(120)
+    error = query.exception()
+    query.stop()
+    if error is not None:
+        raise error
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))
