@@ -51,6 +51,7 @@ from echoless.pipeline.exactly_once.stream_writer import StreamArrowWriter
 from echoless.pipeline.reading.batch_reader import TopicReader
 from echoless.pipeline.reading.columns import check_schema, ddl_of
 from echoless.pipeline.reading.options import read_reader_options, schema_options
+from echoless.pipeline.reading.stream_reader import TopicStreamReader
 
 FORMAT: Final = "echoless"
 QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
@@ -85,6 +86,10 @@ class ExactlyOnceDataSource(DataSource):
     def reader(self, schema: StructType) -> TopicReader:
         check_schema(schema.simpleString(), schema_options(self.options))
         return TopicReader(read_reader_options(self.options, is_stream=False))
+
+    def streamReader(self, schema: StructType) -> TopicStreamReader:  # noqa: N802  Spark's name
+        check_schema(schema.simpleString(), schema_options(self.options))
+        return TopicStreamReader(read_reader_options(self.options, is_stream=True))
 
     def writer(self, schema: StructType, overwrite: bool) -> ExactlyOnceJobWriter:
         if overwrite:

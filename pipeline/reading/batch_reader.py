@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from echoless.pipeline.reading.bounds import LATEST, Offsets, resolve
-from echoless.pipeline.reading.errors import DataLossError, ReadError, ReadOptionError
+from echoless.pipeline.reading.errors import DataLossError, ReadOptionError
 from echoless.pipeline.reading.options import ReaderOptions
-from echoless.pipeline.reading.source_topics import SourceTopics
+from echoless.pipeline.reading.source_topics import SourceTopics, check_topics_exist
 from echoless.pipeline.reading.span import OffsetSpan, split_spans
 from echoless.pipeline.reading.span_rows import read_span
 
@@ -39,7 +39,7 @@ def plan_job(options: ReaderOptions) -> list[OffsetSpan]:
     """Fixes the offsets of each partition. Raises `ReadError`, `DataLossError`."""
     topics = SourceTopics(options)
     found = topics.look_up()
-    check_exist(options, found)
+    check_topics_exist(options, found)
     partitions = topics.partitions()
     starts = resolve(options.start, partitions, topics.offsets, takes_latest=options.starts_late)
     ends = resolve(options.end, partitions, topics.offsets, is_end=True)
@@ -51,16 +51,6 @@ def plan_job(options: ReaderOptions) -> list[OffsetSpan]:
         OffsetSpan(one.topic, one.partition, starts[one], ends[one], found[one.topic].id_text)
         for one in partitions
     ]
-
-
-def check_exist(options: ReaderOptions, found: Mapping[str, object]) -> None:
-    """Raises `ReadError` if a topic that is named does not exist, or no topic matches."""
-    names = options.topics.wanted_names
-    missing = [name for name in names or () if name not in found]
-    if missing:
-        raise ReadError(
-            f"topic {', '.join(missing)}: it does not exist at {options.bootstrap_servers}"
-        )
 
 
 def _check_order(starts: Offsets, ends: Offsets) -> None:

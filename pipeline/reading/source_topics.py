@@ -131,6 +131,15 @@ class SourceTopics:
         }
 
 
+def check_topics_exist(options: ReaderOptions, found: Mapping[str, object]) -> None:
+    """Raises `ReadError` if a topic that is named does not exist."""
+    missing = [name for name in options.topics.wanted_names or () if name not in found]
+    if missing:
+        raise ReadError(
+            f"topic {', '.join(missing)}: it does not exist at {options.bootstrap_servers}"
+        )
+
+
 def _offset_in(target: TopicPartition, part: Any) -> int | None:
     code = ErrorCode(int(part.error_code.value))
     if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
