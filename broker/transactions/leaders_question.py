@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from echoless.coordinators.transactions.answers import TransactionAnswer
 from echoless.coordinators.transactions.requests import AddPartitions, VerifyPartitions
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.native.transactions import TransactionAnswered, TransactionAsk
-
-_NONE: Final = ErrorCode.NONE
-"""Read once, because each batch is asked about."""
 
 
 def request_of(ask: TransactionAsk) -> AddPartitions | VerifyPartitions:
@@ -23,10 +18,8 @@ def request_of(ask: TransactionAsk) -> AddPartitions | VerifyPartitions:
 
 def answered_to_leader(ask: TransactionAsk, answer: TransactionAnswer) -> TransactionAnswered:
     """The answer with a code for each partition: TRANSACTION_ABORTABLE for one that was not added."""
-    if answer.error_code is not _NONE:
+    if answer.error_code is not ErrorCode.NONE:
         return TransactionAnswered(answer.error_code)
-    if not answer.abortable:
-        return TransactionAnswered(_NONE, answer.number, (_NONE,) * len(ask.partitions))
     codes = [
         ErrorCode.TRANSACTION_ABORTABLE if one in answer.abortable else ErrorCode.NONE
         for one in ask.partitions

@@ -34,7 +34,7 @@ from echoless.coordinators.transactions.events import (
     MarkersWritten,
     PartitionDeleted,
 )
-from echoless.coordinators.transactions.joins import verified
+from echoless.coordinators.transactions.joins import has_all, verified
 from echoless.coordinators.transactions.requests import VerifyPartitions
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.native.transactions import TransactionAnswered, TransactionAsk
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 limited: Final = LimitedLog(logging.getLogger(__name__))
 
+_NONE: Final = ErrorCode.NONE
 _ASK_AGAIN_S: Final = 1.0
 """Wait after which producer ids are asked for again, if there were none."""
 
@@ -136,9 +137,11 @@ class TransactionShard(Shard["TransactionCoordinator", IdRequest, TransactionAns
         coordinator = self._coordinator
         if coordinator is None or not self.answers_at_once:
             return None
-        partitions = frozenset(ask.partitions)
-        request = VerifyPartitions(ask.producer_id, ask.producer_epoch, partitions)
-        return answered_to_leader(ask, verified(coordinator[ask.transactional_id], request))
+        value, partitions = coordinator[ask.transactional_id], ask.partitions
+        if value is not None and has_all(value, ask.producer_id, ask.producer_epoch, partitions):
+            return TransactionAnswered(_NONE, value.number, (_NONE,) * len(partitions))
+        request = VerifyPartitions(ask.producer_id, ask.producer_epoch, frozenset(partitions))
+        return answered_to_leader(ask, verified(value, request))
 
     @property
     def is_over(self) -> bool:

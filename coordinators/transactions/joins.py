@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from echoless.coordinators.events import Now
@@ -14,11 +15,13 @@ from echoless.protocol.state_records.transaction_records import (
     NO_PRODUCER_EPOCH,
     EndedTransaction,
     TransactionEnd,
+    TransactionPartition,
     TransactionStatus,
     TransactionValue,
 )
 
 _NONE: Final = ErrorCode.NONE
+_ONGOING: Final = TransactionStatus.ONGOING
 """Read once: a member of an enum takes 0.1 to 0.2 us in Python 3.11, and each batch is asked about."""
 
 
@@ -39,6 +42,22 @@ def decide_add(
         return TransactionAnswer(number=value.number)
     changed = joined(value, request, now)
     return Transition(changed, TransactionAnswer(number=changed.number))
+
+
+def has_all(
+    value: TransactionValue,
+    producer_id: int,
+    producer_epoch: int,
+    partitions: Iterable[TransactionPartition],
+) -> bool:
+    """Whether `verified` certainly says yes to all of these: the usual case, at a third of the cost."""
+    return (
+        value.status is _ONGOING
+        and value.producer_id == producer_id
+        and value.producer_epoch == producer_epoch
+        and value.kept_epoch == NO_PRODUCER_EPOCH
+        and value.partitions.issuperset(partitions)
+    )
 
 
 def verified(value: TransactionValue | None, request: VerifyPartitions) -> TransactionAnswer:

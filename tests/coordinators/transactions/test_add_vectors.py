@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
-from echoless.coordinators.transactions.requests import AddPartitions
+from echoless.coordinators.transactions.answers import TransactionAnswer
+from echoless.coordinators.transactions.joins import has_all, verified
+from echoless.coordinators.transactions.requests import AddPartitions, VerifyPartitions
 from echoless.protocol.errors import ErrorCode
-from echoless.protocol.state_records.transaction_records import TransactionEnd
+from echoless.protocol.state_records.transaction_records import (
+    NO_PRODUCER_EPOCH,
+    TransactionEnd,
+    TransactionStatus,
+    TransactionValue,
+)
 from tests.coordinators.transactions.shell import WALL_MS, A, B, Shell, ended, stored
 
 
@@ -87,3 +96,23 @@ def test_a_client_whose_transaction_timed_out_takes_a_new_epoch():
     assert shell.add(A) == (49,)
     assert shell.add(A, version=2) == (90,)
     assert shell.add(A, epoch=4) == (90,)
+
+
+def test_the_usual_question_is_answered_as_by_the_whole_rule():
+    """`has_all` says yes to nothing that `verified` does not; and to what it is for."""
+    found = set()
+    for status, kept, identity, partitions in product(
+        TransactionStatus,
+        (NO_PRODUCER_EPOCH, 4),
+        ((7, 5), (8, 5), (7, 4)),
+        (frozenset({A}), frozenset({A, B}), frozenset()),
+    ):
+        held = frozenset() if status is TransactionStatus.EMPTY else frozenset({A})
+        value = TransactionValue(7, 5, 1000, status, held, number=3, kept_epoch=kept)
+        is_quick = has_all(value, *identity, partitions)
+        answer = verified(value, VerifyPartitions(*identity, partitions))
+        is_yes = answer == TransactionAnswer(number=3)
+        assert is_yes or not is_quick
+        found.add((status, is_quick, is_yes))
+    assert (TransactionStatus.ONGOING, True, True) in found
+    assert (TransactionStatus.ONGOING, False, True) not in found
