@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from echoless.protocol.state_records.transaction_records import TransactionPartition
 
 TRANSACTION_STATE: Final = "__transaction_state"
-COMMITTED_WITHIN_S: Final = 20.0
-"""Time that a marker has to be committed; less than its coordinator waits for the answer."""
+COMMITTED_WITHIN_S: Final = 8.0
+"""Time that a marker has to be committed; less than its coordinator waits for the answer. It is sent again then, and is known."""
 NO_STATE_PARTITION: Final = -1
 """In markers of tools, which no coordinator has sent."""
 _EPOCHS_RISE_FROM: Final = 2

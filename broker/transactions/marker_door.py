@@ -13,8 +13,8 @@ from echoless.protocol.native.transactions import (
     read_write_markers_answer,
 )
 
-ANSWERED_S: Final = 30.0
-"""Time that another broker has for its answer; it may wait for replicas."""
+ANSWERED_S: Final = 10.0
+"""Time that another broker has for its answer; it may wait for replicas. Then its connection is closed, and markers are sent again."""
 
 WriteHere = Callable[[Sequence[TransactionMarker]], Awaitable[MarkerCodes]]
 
