@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -64,6 +65,10 @@ class PendingMarker:
     """When it was first sent, by the loop's clock."""
     attempts: int = 0
     """Attempts that have failed."""
+    wait: asyncio.TimerHandle | None = None
+    """Sends it again after a failure."""
+    queued: int | None = None
+    """The broker in whose queue it is."""
     asked: int | None = None
     """The broker whose answer counts; None while it is in no request, and once it is in."""
 
@@ -111,3 +116,51 @@ def to_marker(of_one: Sequence[PendingMarker]) -> TransactionMarker:
         partitions=tuple([one.partition for one in of_one]),
         transactional_id=source.transactional_id,
     )
+
+
+class MissingMarkers:
+    """The markers that are missing, by topic: a change of one topic costs what is missing there."""
+
+    def __init__(self) -> None:
+        self._by_topic: dict[str, dict[PendingMarker, None]] = {}
+        """In the order in which they were sent. Dictionaries as sets."""
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, pending: PendingMarker) -> None:
+        """Adds one that was not missing."""
+        name = pending.partition.topic
+        found = self._by_topic.get(name)
+        if found is None:
+            found = self._by_topic[name] = {}
+        found[pending] = None
+        self._count += 1
+
+    def remove(self, pending: PendingMarker) -> None:
+        """Removes one, if it is still missing."""
+        name = pending.partition.topic
+        found = self._by_topic.get(name)
+        if found is None or pending not in found:
+            return
+        del found[pending]
+        self._count -= 1
+        if not found:
+            del self._by_topic[name]
+
+    def of_topic(self, name: str) -> list[PendingMarker]:
+        """The markers for partitions of a topic."""
+        return list(self._by_topic.get(name, ()))
+
+    @property
+    def oldest_since_s(self) -> float | None:
+        """When the oldest was sent, by the loop's clock; None without one."""
+        return min([next(iter(found)).since_s for found in self._by_topic.values()], default=None)
+
+    def clear(self) -> list[PendingMarker]:
+        """Removes all of them."""
+        found = [pending for of_topic in self._by_topic.values() for pending in of_topic]
+        self._by_topic.clear()
+        self._count = 0
+        return found

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 from echoless.broker.essential_task import reported_task
@@ -23,6 +23,7 @@ from echoless.broker.replication.peer_connection import PeerError
 from echoless.broker.transactions.marker_queue import (
     MarkerDoor,
     MarkerSource,
+    MissingMarkers,
     PendingMarker,
     gathered,
     to_marker,
@@ -32,7 +33,6 @@ from echoless.broker.transactions.partition_leaders import UNKNOWN_TOPIC, Partit
 from echoless.broker.tree.node_tree import CoordinationError
 from echoless.coordinators.transactions.effects import SendMarkers
 from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
-from echoless.protocol.state_records.transaction_records import TransactionPartition
 
 limited: Final = LimitedLog(logging.getLogger(__name__))
 
@@ -55,12 +55,11 @@ class MarkerSender:
         self._leaders = leaders
         self._door = door
         self._queues: dict[int, _BrokerQueue] = {}
-        self._waiting: dict[PendingMarker, asyncio.TimerHandle] = {}
         self._unknown: dict[str, list[PendingMarker]] = {}
         """Markers of topics that are not known here, by name, until the tree is asked."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._missing: dict[PendingMarker, None] = {}
-        """All markers that are missing, wherever they are, in the order in which they were sent. A dictionary as a set."""
+        self._missing = MissingMarkers()
+        """All markers that are missing, wherever they are."""
         self._contradicted: PendingMarker | None = None
         """The marker whose contradiction is being notified of: it is sent again, and has been missing all the time."""
 
@@ -71,39 +70,46 @@ class MarkerSender:
     @property
     def longest_wait_s(self) -> float:
         """Seconds for which the oldest marker has been missing; 0 without one."""
-        oldest = next(iter(self._missing), None)
-        return 0.0 if oldest is None else asyncio.get_running_loop().time() - oldest.since_s
+        since_s = self._missing.oldest_since_s
+        return 0.0 if since_s is None else asyncio.get_running_loop().time() - since_s
 
     def send(self, source: MarkerSource, markers: SendMarkers) -> None:
         """Has a marker written in each of the partitions; its shard is notified of each."""
         now_s = asyncio.get_running_loop().time()
-        for partition in sorted(markers.partitions):  # in one order on every machine
+        partitions = sorted(markers.partitions)  # in one order on every machine
+        leaders = [] if markers.is_retry else self._leaders.leaders_of(partitions)
+        for place, partition in enumerate(partitions):
             pending = self._contradicted
             if pending is None or pending.partition != partition:
                 pending = PendingMarker(source, markers, partition, now_s)
-                self._missing[pending] = None
+                self._missing.add(pending)
             self._contradicted = None
             if markers.is_retry:
                 pending.attempts = _RETRIES_OF_CONTRADICTED
                 self._wait(pending)
             else:
-                self._route(pending)
+                self._route_to(leaders[place], pending)
 
     def topic_changed(self, name: str) -> None:
         """Sends again what waits for a partition of this topic, or goes to another broker than its leader."""
-        for pending in [one for one in self._waiting if one.partition.topic == name]:
-            self._waiting.pop(pending).cancel()
-            self._route(pending)
-        for queue in list(self._queues.values()):
-            for pending in queue.take_moved(name, self._leaders.leader_of):
+        for pending in self._missing.of_topic(name):
+            if pending.wait is not None:
+                pending.wait.cancel()
+                self._waited(pending)
+                continue
+            broker_id = pending.queued if pending.asked is None else pending.asked
+            if broker_id is None:
+                continue  # the tree is being asked about it
+            leader = self._leaders.leader_of(pending.partition)
+            if leader not in (broker_id, NO_LEADER, UNKNOWN_TOPIC):
+                pending.asked = None
                 self._route(pending)
 
     async def close(self) -> None:
         """Stops sending."""
-        for handle in self._waiting.values():
-            handle.cancel()
-        self._waiting.clear()
-        self._missing.clear()
+        for pending in self._missing.clear():
+            if pending.wait is not None:
+                pending.wait.cancel()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -111,10 +117,12 @@ class MarkerSender:
 
     def _route(self, pending: PendingMarker) -> None:
         """Gives a marker to the queue of its partition's leader."""
-        if self.drop_if_over(pending):
-            return
-        broker_id = self._leaders.leader_of(pending.partition)
-        if broker_id == NO_LEADER:
+        self._route_to(self._leaders.leader_of(pending.partition), pending)
+
+    def _route_to(self, broker_id: int, pending: PendingMarker) -> None:
+        if pending.source.shard.is_over:
+            self.drop(pending)
+        elif broker_id == NO_LEADER:
             self._wait(pending)
         elif broker_id == UNKNOWN_TOPIC:
             self._ask_tree(pending)
@@ -124,21 +132,20 @@ class MarkerSender:
                 queue = self._queues[broker_id] = _BrokerQueue(broker_id, self)
             queue.add(pending)
 
-    def drop_if_over(self, pending: PendingMarker) -> bool:
-        """Forgets a marker that another coordinator has to send by now; returns whether it is one."""
-        if pending.source.shard.is_over:
-            self._missing.pop(pending, None)
-            return True
-        return False
+    def drop(self, pending: PendingMarker) -> None:
+        """Forgets a marker that another coordinator has to send by now."""
+        pending.queued = None
+        self._missing.remove(pending)
 
     def _wait(self, pending: PendingMarker) -> None:
         delay_s = min(_FIRST_WAIT_S * 2 ** min(pending.attempts, 10), _LONGEST_WAIT_S)
         pending.attempts += 1
         loop = asyncio.get_running_loop()
-        self._waiting[pending] = loop.call_later(delay_s, self._waited, pending)
+        pending.queued = None
+        pending.wait = loop.call_later(delay_s, self._waited, pending)
 
     def _waited(self, pending: PendingMarker) -> None:
-        del self._waiting[pending]
+        pending.wait = None
         self._route(pending)
 
     def run(self, work: Coroutine[Any, Any, None], what: str) -> None:
@@ -178,7 +185,7 @@ class MarkerSender:
                 continue
             pending.asked = None
             if code is ErrorCode.NONE:
-                self._missing.pop(pending, None)
+                self._missing.remove(pending)
                 are_in.append(pending)
             elif code in _CONTRADICTED:
                 self._notify_of_contradicted(pending, code)
@@ -196,7 +203,7 @@ class MarkerSender:
         source.shard.marker_answered(source.transactional_id, pending.contradicted(code))
         if self._contradicted is not None:  # it is not sent again
             self._contradicted = None
-            self._missing.pop(pending, None)
+            self._missing.remove(pending)
 
     # --- deleted topics ---
 
@@ -230,7 +237,7 @@ class MarkerSender:
             self._unknown[name].remove(pending)
             if settled[topic_id]:
                 source = pending.source
-                self._missing.pop(pending, None)
+                self._missing.remove(pending)
                 source.shard.partition_deleted(source.transactional_id, pending.deleted())
             else:
                 self._wait(pending)
@@ -243,45 +250,22 @@ class _BrokerQueue:
         self._broker_id = broker_id
         self._sender = sender
         self._queued: deque[PendingMarker] = deque()
+        """Markers, some of which have left for another queue or a request: `PendingMarker.queued` counts."""
         self._in_flight = 0
-        self._requested: dict[PendingMarker, None] = {}
-        """Markers in a request."""
 
     def add(self, pending: PendingMarker) -> None:
         """Queues a marker; what else comes in this turn of the loop goes with it."""
+        pending.queued = self._broker_id
         self._queued.append(pending)
         if self._in_flight < IN_FLIGHT_MAX:
             self._in_flight += 1
             self._sender.run(self._send(), f"transaction markers for broker {self._broker_id}")
 
-    def take_moved(
-        self, topic: str, leader_of: Callable[[TransactionPartition], int]
-    ) -> list[PendingMarker]:
-        """Gives up the markers for partitions of a topic that have another leader."""
-        found = [
-            one
-            for one in (*self._queued, *self._requested)
-            if one.partition.topic == topic
-            and leader_of(one.partition) not in (self._broker_id, NO_LEADER, UNKNOWN_TOPIC)
-        ]
-        for one in found:
-            one.asked = None
-            if one in self._requested:
-                del self._requested[one]
-            else:
-                self._queued.remove(one)
-        return found
-
     async def _send(self) -> None:
         """Sends request after request while anything is queued."""
         try:
             while batch := self._next_batch():
-                self._requested.update(dict.fromkeys(batch))
-                try:
-                    await self._sender.request(self._broker_id, batch)
-                finally:
-                    for one in batch:
-                        self._requested.pop(one, None)
+                await self._sender.request(self._broker_id, batch)
         finally:
             self._in_flight -= 1
 
@@ -289,6 +273,11 @@ class _BrokerQueue:
         batch: list[PendingMarker] = []
         while self._queued and len(batch) < PARTITIONS_PER_REQUEST:
             pending = self._queued.popleft()
-            if not self._sender.drop_if_over(pending):
+            if pending.queued != self._broker_id:
+                continue
+            if pending.source.shard.is_over:
+                self._sender.drop(pending)
+            else:
+                pending.queued = None
                 batch.append(pending)
         return batch

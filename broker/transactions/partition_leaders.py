@@ -6,6 +6,7 @@ tree proves that a topic was deleted, asked in a way that no lagging server of i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from echoless.broker.cluster.membership import ClusterMembership
@@ -40,13 +41,24 @@ class PartitionLeaders:
 
     def leader_of(self, partition: TransactionPartition) -> int:
         """The id of a broker that is there; `NO_LEADER` without one, `UNKNOWN_TOPIC`."""
-        topic = self._topic_of(partition)
-        if topic is None:
-            return UNKNOWN_TOPIC
-        state = topic.states.get(partition.partition)
-        if state is None or state.leader not in self._cluster.brokers:
-            return NO_LEADER
-        return state.leader
+        (leader,) = self.leaders_of((partition,))
+        return leader
+
+    def leaders_of(self, partitions: Sequence[TransactionPartition]) -> list[int]:
+        """The same for several; those of one topic cost one look at it if they follow each other."""
+        brokers, leaders = self._cluster.brokers, list[int]()
+        topic, looked_at = None, None
+        for partition in partitions:
+            name, index, topic_id = partition
+            if looked_at != (name, topic_id):
+                topic, looked_at = self._topic_of(partition), (name, topic_id)
+            if topic is None:
+                leaders.append(UNKNOWN_TOPIC)
+                continue
+            state = topic.states.get(index)
+            is_there = state is not None and state.leader in brokers
+            leaders.append(state.leader if state is not None and is_there else NO_LEADER)
+        return leaders
 
     def _topic_of(self, partition: TransactionPartition) -> Topic | None:
         if partition.topic_id == NO_TOPIC_ID:

@@ -61,11 +61,16 @@ class FakeLeaders:
         self.deleted: set[bytes] = set()
         self.tree_is_away = False
         self.asked: list[TransactionPartition] = []
+        self.looked_at: list[TransactionPartition] = []
 
     def leader_of(self, partition: TransactionPartition) -> int:
+        self.looked_at.append(partition)
         if partition.topic_id in self.unknown | self.deleted:
             return UNKNOWN_TOPIC
         return self.by_partition.get(partition, 1)
+
+    def leaders_of(self, partitions: Sequence[TransactionPartition]) -> list[int]:
+        return [self.leader_of(one) for one in partitions]
 
     async def is_deleted(self, partition: TransactionPartition) -> bool:
         self.asked.append(partition)

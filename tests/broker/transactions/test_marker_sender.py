@@ -173,6 +173,29 @@ async def test_a_marker_on_its_way_to_a_broker_that_leads_no_more_goes_to_the_ne
     assert len(one.sender) == 0
 
 
+async def test_a_change_of_a_topic_looks_at_its_own_markers_alone(
+    one: Sending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever those of others are: a thousand topics without leaders would make each change expensive."""
+    monkeypatch.setattr(marker_sender, "_FIRST_WAIT_S", 1000)
+    monkeypatch.setattr(marker_sender, "_LONGEST_WAIT_S", 1000)
+    monkeypatch.setattr(marker_sender, "IN_FLIGHT_MAX", 1)
+    one.door.may_answer.clear()
+    for topic, leader in (("away", NO_LEADER), ("asked", 1), ("queued", 1)):
+        partitions = frozenset([place(index, topic) for index in range(50)])
+        one.leaders.by_partition.update(dict.fromkeys(partitions, leader))
+        one.sender.send(
+            MarkerSource(one.shard, topic, 3, 9), SendMarkers(7, 5, 1, True, partitions, 2)
+        )
+        await asyncio.sleep(0)
+    one.send(0)
+    one.leaders.looked_at.clear()
+    one.sender.topic_changed("t")
+    one.sender.topic_changed("another")
+    assert one.leaders.looked_at == [place(0)]
+    assert len(one.sender) == 151
+
+
 async def test_a_partition_without_a_leader_is_waited_for(one: Sending) -> None:
     """It is no proof that it is gone."""
     one.leaders.by_partition[place(0)] = NO_LEADER
@@ -213,7 +236,8 @@ async def test_a_contradiction_goes_back_to_the_coordinator(one: Sending, code: 
     one.door.code_of = lambda *_: ErrorCode.NONE
     one.shard.outcomes.clear()
     one.send(0, is_retry=True)
-    assert len(one.sender._waiting) == 1
+    await asyncio.sleep(0)
+    assert (len(one.sender), len(one.door.requests)) == (1, 1)
     await until(lambda: one.done(0))
 
 
