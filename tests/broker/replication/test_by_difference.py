@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from random import Random
 from typing import Any
@@ -254,34 +254,78 @@ def test_deleted_partitions_leave_no_rows() -> None:
 
 
 def test_idle_partitions_cost_nothing() -> None:
-    """An append to one partition moves as many rows beside 300 idle ones as beside none."""
-    rows = []
-    for partitions in (1, 301):
+    """Twenty records of one partition have as many rows looked at beside 2,000 idle ones as beside none.
+
+    While nothing is sent, sessions look at no row at all, on either side.
+    """
+    looks = []
+    for partitions in (1, 2001):
         with brokers(partitions=partitions) as both:
             both.run(5)
-            with counted_rows() as count:
-                both.append(0)
+            with counted_rows(both) as count:
                 both.run(5)
-            rows.append(count())
+                assert count() == {}
+                for _ in range(20):
+                    both.append(0)
+                    both.run(0.1)
+                both.run(1)
+            looks.append(count())
             assert both.is_level() == []
-    assert rows[0] == rows[1]
+    assert looks[0] == looks[1]
+    assert looks[0]["read_further"] >= 20
+
+
+class CountedRows(dict[Any, Any]):
+    """Rows of one side of a session; each that a walk or a question gets is counted."""
+
+    def __init__(self, rows: Mapping[Any, Any], look: Callable[[], None]) -> None:
+        super().__init__(rows)
+        self._look = look
+
+    def __iter__(self) -> Iterator[Any]:
+        for key in super().__iter__():
+            self._look()
+            yield key
+
+    def values(self) -> Any:
+        return [self[key] for key in self]
+
+    def items(self) -> Any:
+        return [(key, self[key]) for key in self]
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        self._look()
+        return super().get(key, default)
 
 
 @contextmanager
-def counted_rows() -> Iterator[Callable[[], dict[str, int]]]:
-    """Rows that a leader compares and reads, and that a follower names and takes."""
+def counted_rows(both: Brokers) -> Iterator[Callable[[], dict[str, int]]]:
+    """Rows that a leader compares and reads, and that a follower names and takes; and looks at all that there are."""
     found: dict[str, int] = {}
+
+    def note(name: str) -> None:
+        found[name] = found.get(name, 0) + 1
 
     def counting(owner: Any, name: str) -> None:
         original = getattr(owner, name)
 
         def counted(*arguments: Any) -> Any:
-            found[name] = found.get(name, 0) + 1
+            note(name)
             return original(*arguments)
 
         patch.setattr(owner, name, counted)
 
+    def looking(owner: Any, name: str) -> None:
+        rows = CountedRows(getattr(owner, name), lambda: note(name))
+        patch.setattr(owner, name, rows)
+
     with pytest.MonkeyPatch.context() as patch:
+        for side in both.sides.values():
+            for session in side.fetches.sessions._by_broker.values():
+                looking(session, "rows")
+                looking(session, "_row_of")
+            for one in side.fetchers._by_leader.values():
+                looking(one._followed, "_by_name")
         counting(replica_session, "fetch_as_replica")
         counting(replica_session, "read_further")
         counting(follower.Follower, "wanted")
