@@ -179,7 +179,7 @@ def refuse(*_: object) -> None:
 
 def test_an_append_is_sent_at_once_and_once() -> None:
     """Not after the wait, and not again while the first copy is on its way."""
-    with brokers(partitions=1) as both, counted_rows() as count:
+    with brokers(partitions=1) as both, counted_rows(both) as count:
         for _ in range(3):
             both.append(0)
         both.run(0.01)
@@ -229,7 +229,7 @@ def test_a_refused_row_does_not_make_both_brokers_busy() -> None:
 
 def test_a_new_partition_ends_the_wait() -> None:
     """It is named at once, in the session that is there: the rows that it has are not named again."""
-    with brokers(partitions=100) as both, counted_rows() as count:
+    with brokers(partitions=100) as both, counted_rows(both) as count:
         both.lead_again(0)
         both.run(0.1)
         assert both.sides[2].partitions[0].log.leader_epochs is not None
