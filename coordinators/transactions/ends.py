@@ -57,6 +57,16 @@ def decide_end(
     return _INVALID_STATE
 
 
+def leaves_leaders_behind(value: TransactionValue | None, request: EndTransaction) -> bool:
+    """Whether the client's next batch could be taken for one of the transaction that this request ends.
+
+    A client of the second generation sends it without asking first, and of the first one under the same epoch. One that has changed
+    from the second to the first in between does both. So its answer waits until the markers are in.
+    """
+    is_of_second = value is not None and value.client_version >= EPOCH_BUMP_VERSION
+    return is_of_second and not request.raises_epoch
+
+
 def ended_transaction(value: TransactionValue) -> EndedTransaction | None:
     """The transaction that ended last; of a record of Kafka's what its state says about it."""
     if value.ended is not None or not value.status.is_complete:

@@ -21,6 +21,8 @@ class PendingStore(NamedTuple):
     reply_id: int | None = None
     """None if no one waits, or the request was answered without knowing the outcome."""
     answer: TransactionAnswer | None = None
+    waits_for_markers: bool = False
+    """Whether the answer waits for the end of the transaction that the record decides."""
 
 
 class SessionConnection(NamedTuple):
@@ -41,6 +43,8 @@ class TransactionalIdState(NamedTuple):
     storing: PendingStore | None = None
     unmarked: frozenset[TransactionPartition] = frozenset()
     """In Prepare: the partitions whose marker is missing."""
+    unanswered: tuple[int, TransactionAnswer] | None = None
+    """In Prepare: the request, and its answer, that waits for the markers."""
     held: tuple[Requested[TransactionRequest], ...] = ()
     """Requests that wait for what is under way, in their order."""
     deadline_ms: int = 0

@@ -31,7 +31,7 @@ from echoless.coordinators.transactions.effects import (
     TransactionTimer,
     TransactionTimerKind,
 )
-from echoless.coordinators.transactions.ends import decide_end
+from echoless.coordinators.transactions.ends import decide_end, leaves_leaders_behind
 from echoless.coordinators.transactions.events import (
     ExpiryCheck,
     MarkerAnswered,
@@ -135,7 +135,10 @@ def _request(
     decision = _decide(state.value, request, now, given)
     if isinstance(decision, TransactionAnswer):
         return state, [Reply(reply_id, decision)]
-    return _store(state, decision.value, given, reply_id, decision.answer)
+    waits = isinstance(request, EndTransaction) and leaves_leaders_behind(state.value, request)
+    return _store(
+        state, decision.value, given, reply_id, decision.answer, waits_for_markers=waits
+    )
 
 
 def _decide(
@@ -173,12 +176,15 @@ def _store(
     given: StepInputs,
     reply_id: int | None = None,
     answer: TransactionAnswer | None = None,
+    *,
+    waits_for_markers: bool = False,
 ) -> Stepped:
     effects: TransactionEffects = [StoreTransaction(value)]
     spare = given.spare_producer_id
     if value is not None and spare is not None and spare in _ids(value):
         effects.insert(0, TakeProducerId(spare))
-    return state._replace(storing=PendingStore(value, reply_id, answer)), effects
+    storing = PendingStore(value, reply_id, answer, waits_for_markers)
+    return state._replace(storing=storing), effects
 
 
 def _ids(value: TransactionValue) -> tuple[int, int]:
@@ -190,12 +196,18 @@ def _stored(state: TransactionalIdState, now: Now) -> Stepped:
     assert storing is not None, "a record is committed that was not to be stored"
     effects: TransactionEffects = []
     if storing.reply_id is not None and storing.answer is not None:
-        effects.append(Reply(storing.reply_id, storing.answer))
+        if storing.waits_for_markers:
+            state = state._replace(unanswered=(storing.reply_id, storing.answer))
+        else:
+            effects.append(Reply(storing.reply_id, storing.answer))
     if storing.value is None:
         return TransactionalIdState(held=state.held), [*effects, ForgetTransactionalId()]
     is_joined = (
         before is not None and before.status is storing.value.status is TransactionStatus.ONGOING
     )
+    if storing.value.status.is_complete and state.unanswered is not None:
+        effects.append(Reply(*state.unanswered))
+        state = state._replace(unanswered=None)
     state = state._replace(value=storing.value, storing=None)
     adopted, more = _adopt(state, now, deadline_ms=state.deadline_ms if is_joined else None)
     return adopted, effects + more

@@ -80,7 +80,7 @@ def joined(value: TransactionValue, request: AddPartitions, now: Now) -> Transac
         update_ms=now.wall_ms,
         start_ms=value.start_ms if is_open else now.wall_ms,
         previous_producer_id=value.producer_id,
-        client_version=request.client_version,
+        client_version=max(request.client_version, value.client_version if is_open else 0),
         number=value.number + (not is_open),
     )
 

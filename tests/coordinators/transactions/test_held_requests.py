@@ -104,3 +104,41 @@ def test_what_waits_for_a_tombstone_meets_an_unknown_id():
 
 def held_timers(shell: Shell) -> list[TransactionTimer]:
     return [timer for timer in shell.timers if timer.kind is TransactionTimerKind.HOLD]
+
+
+def changed_generation() -> Shell:
+    """A transaction whose last partition a client of the second generation has added, and one of the first goes on."""
+    shell = Shell(stored("O", 7, 5, -1, A, client_version=2))
+    shell.add(B, version=0)
+    shell.holds_markers = True
+    return shell
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_the_end_of_a_client_that_changes_its_generation_waits_for_the_markers(is_commit: bool):
+    """Its next batch comes unannounced and under the same epoch: it would go into the transaction that has just ended."""
+    shell = changed_generation()
+    asked = shell.ask(EndTransaction(7, 5, is_commit))
+    shell.happen(MarkerAnswered(7, 1, A))
+    assert asked not in shell.answers
+    shell.happen(MarkerAnswered(7, 1, B))
+    assert shell.answers[asked].error_code is ErrorCode.NONE
+
+
+def test_such_an_end_that_is_not_stored_is_refused():
+    """Once, and its repetition ends the transaction."""
+    shell = changed_generation()
+    shell.holds_records = True
+    asked = shell.ask(EndTransaction(7, 5, is_commit=True))
+    shell.refuse_record(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert shell.answers[asked].error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    shell.holds_records = shell.holds_markers = False
+    assert shell.commit() == (0,)
+
+
+def test_an_end_of_either_generation_is_answered_at_its_decision():
+    """What waits for markers waits for the slowest leader."""
+    for version in (0, 2):
+        shell = Shell(stored("O", 7, 5, -1, A, client_version=version), version=version)
+        shell.holds_markers = True
+        assert shell.commit(version=version)[0] == 0
