@@ -390,10 +390,6 @@ class Writer:
         code = await self._try_end(is_commit=True, version=version)
         if code == NONE:
             one.outcome = Outcome.OK
-            if self.habits.generation == 2 and version < 5:
-                # As Java does (KAFKA-18227): the epoch is the same, and leaders whose marker is missing cannot tell the
-                # next transaction from this one; in the first generation AddPartitionsToTxn waits for the markers.
-                await self.begin(is_new=False)
             return
         if code != FENCED or self._tries == 1:
             one.outcome = Outcome.FAILED
