@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 
 from tests.proofs.command import add_settings, parser_of, prove, settings_of
+from tests.spark_proofs.ledgers import CHECKPOINT, LEDGERS
 from tests.spark_proofs.plan import LONG_PLAN, Kind
 from tests.spark_proofs.query import SINKS
 from tests.spark_proofs.run import RunOptions, run
@@ -21,6 +22,7 @@ def main() -> int:
     parser.add_argument("--batches", type=int, default=100, help="of the query")
     parser.add_argument("--sink", choices=SINKS, default="echoless")
     parser.add_argument("--target", choices=sorted(TARGETS), default="echoless")
+    parser.add_argument("--ledger", choices=LEDGERS, default=CHECKPOINT)
     parser.add_argument("--restarts", type=int, default=10, help="SIGKILLs of the driver")
     parser.add_argument("--only", nargs="+", choices=[kind.name for kind in Kind], default=None)
     add_settings(parser, "sink's")
@@ -36,6 +38,7 @@ def main() -> int:
             k: n for k, n in counts.items() if arguments.only is None or k.name in arguments.only
         },
         sink_options=settings_of(arguments),
+        ledger=arguments.ledger,
     )
     return prove("spark-proofs", arguments, lambda directory: run(directory, options))
 

@@ -93,12 +93,9 @@ def _into_sink(spark: SparkSession, rows: DataFrame, options: Options) -> DataSt
         return rows.writeStream.format("echoless").options(
             topic=options.topic, sinkName="proof", **servers
         )
-    sink = exactly_once.ExactlyOnceSink(
-        servers,
-        name="proof",
-        ledger=f"{options.checkpoint}/echoless-ledger",
-        topic=options.topic,
-    )
+    if "ledgerLocation" not in servers:
+        servers["ledgerLocation"] = f"{options.checkpoint}/echoless-ledger"
+    sink = exactly_once.ExactlyOnceSink(servers, name="proof", topic=options.topic)
     return rows.writeStream.foreachBatch(sink)
 
 

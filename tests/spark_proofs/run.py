@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +21,7 @@ from tests.spark_proofs import event_log
 from tests.spark_proofs.drivers import LOOK_AGAIN_S, Drivers, StuckError
 from tests.spark_proofs.faults import Faults, lay_wires, tripped
 from tests.spark_proofs.judge import judge
+from tests.spark_proofs.ledgers import CHECKPOINT, STORES, options_of
 from tests.spark_proofs.numbered_source import (
     PARTITIONS,
     SOURCES,
@@ -68,6 +69,7 @@ class RunOptions:
     batches: int
     counts: Mapping[Kind, int]
     sink_options: Mapping[str, str] = field(default_factory=dict)
+    ledger: str = CHECKPOINT
 
     @property
     def rows_per_file(self) -> int:
@@ -78,7 +80,10 @@ class Run:
     """The parts of one run, in its own directory."""
 
     def __init__(self, directory: Path, options: RunOptions, target: Target) -> None:
-        self.verdict = Verdict(title=f"{options.sink} into {options.target}, seed {options.seed}")
+        title = (
+            f"{options.sink} into {options.target}, ledger {options.ledger}, seed {options.seed}"
+        )
+        self.verdict = Verdict(title=title)
         self._directory = directory
         self._options = options
         self._target = target
@@ -153,7 +158,7 @@ class Run:
 
     def _judge(self) -> None:
         options, verdict = self._options, self.verdict
-        stored = read_numbers(self._target.bootstrap, TOPIC, PARTITIONS)
+        stored = read_numbers(self._target.client, TOPIC, PARTITIONS)
         verdict.stored = sum(map(len, stored))
         batches = batches_of_files(self._directory / "checkpoint", options.batches)
         verdict.findings = judge(stored, batches, options.rows_per_file)
@@ -168,6 +173,7 @@ class Run:
     def _query_options(self) -> QueryOptions:
         options = self._options
         connector = connector_settings() if options.sink == STOCK else {}
+        security = {f"kafka.{name}": value for name, value in self._target.security.items()}
         return QueryOptions(
             master=self._spark.master,
             sink=options.sink,
@@ -177,13 +183,18 @@ class Run:
             wires=str(self._wires),
             checkpoint=str(self._directory / "checkpoint"),
             settings={**QUERY_SETTINGS, **event_log.settings(self._events), **connector},
-            sink_options=dict(options.sink_options),
+            sink_options={**security, **options.sink_options},
         )
 
 
 def run(directory: Path, options: RunOptions) -> Verdict:
-    """Starts the target, and runs."""
+    """Starts the target and the ledger's store, and runs."""
     with ExitStack() as stack:
         start = TARGETS[options.target]
         target = stack.enter_context(start(directory / "target", options.seed))
+        if options.ledger != CHECKPOINT:
+            serve = STORES[options.ledger]
+            store = stack.enter_context(serve(directory / "store", options.seed))
+            more = {**options_of(store), **options.sink_options}
+            options = replace(options, sink_options=more)
         return Run(directory, options, target).run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -13,15 +14,13 @@ _ANSWER_TIMEOUT_S: Final = 60.0
 _AT_ONCE: Final = 10_000
 
 
-def read_numbers(bootstrap: str, topic: str, partitions: int) -> list[np.ndarray]:
-    """The numbers by partition, in offset order, from the first record to the current last one."""
+def read_numbers(client: Mapping[str, str], topic: str, partitions: int) -> list[np.ndarray]:
+    """The numbers by partition, in offset order, from the first record to the current last one.
+
+    `client`: the brokers' addresses and a log-in, by librdkafka's names.
+    """
     consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "judge",
-            "enable.auto.commit": False,
-            "log_level": 2,
-        }
+        {**client, "group.id": "judge", "enable.auto.commit": False, "log_level": 2}
     )
     try:
         return [_read_partition(consumer, topic, index) for index in range(partitions)]

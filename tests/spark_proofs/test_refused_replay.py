@@ -45,5 +45,5 @@ def test_a_replay_with_other_values_is_refused(tmp_path: Path, sink: str) -> Non
         (tmp_path / "checkpoint" / "commits" / str(BATCHES - 1)).unlink()
         assert Driver(log, asdict(options)).wait() != 0
         assert "ReplayMismatchError" in log.read_text()
-        stored = read_numbers(target.bootstrap, TOPIC, PARTITIONS)
+        stored = read_numbers(target.client, TOPIC, PARTITIONS)
         assert sum(map(len, stored)) == records
