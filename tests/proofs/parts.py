@@ -199,13 +199,19 @@ def spark(seconds: float, seed: int) -> Outcome:
     from tests.spark_proofs.query import DATA_SOURCE, FOREACH_BATCH
     from tests.spark_proofs.run import RunOptions, run
 
-    ways = ((DATA_SOURCE, "echoless"), (FOREACH_BATCH, "apache-kafka"), (DATA_SOURCE, "cluster"))
+    ways = (
+        (DATA_SOURCE, "echoless", "s3"),
+        (FOREACH_BATCH, "apache-kafka", "checkpoint"),
+        (DATA_SOURCE, "secured-cluster", "faulty-s3"),
+        (FOREACH_BATCH, "apache-kafka-4", "azure"),
+    )
     outcome = Outcome()
     for number in _while(seconds):
-        sink, target = ways[number % len(ways)]
+        sink, target, ledger = ways[number % len(ways)]
         options = RunOptions(
             sink=sink,
             target=target,
+            ledger=ledger,
             seed=seed + number,
             records=_SPARK_RECORDS,
             batches=12,

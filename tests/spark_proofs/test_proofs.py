@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from tests.spark_proofs.judge import Fault
+from tests.spark_proofs.ledgers import CHECKPOINT
 from tests.spark_proofs.plan import SHORT_PLAN, Kind
 from tests.spark_proofs.query import DATA_SOURCE, FOREACH_BATCH, STOCK
 from tests.spark_proofs.run import RunOptions, run
@@ -24,7 +25,11 @@ ALL = {**SHORT_PLAN, Kind.KILL_DRIVER: 1}
 
 
 def _run(
-    sink: str, target: str, counts: Mapping[Kind, int], batches: int = 4
+    sink: str,
+    target: str,
+    counts: Mapping[Kind, int],
+    batches: int = 4,
+    ledger: str = CHECKPOINT,
 ) -> tuple[Path, Verdict]:
     directory = Path(tempfile.mkdtemp(prefix="spark-proofs-"))
     options = RunOptions(
@@ -34,23 +39,30 @@ def _run(
         records=batches * ROWS_PER_BATCH,
         batches=batches,
         counts=counts,
+        ledger=ledger,
     )
     verdict = run(directory, options)
     verdict.print(Console(width=100))
     return directory, verdict
 
 
-def _assert_kept(sink: str, target: str, counts: Mapping[Kind, int], batches: int = 4) -> None:
-    directory, verdict = _run(sink, target, counts, batches)
+def _assert_kept(
+    sink: str,
+    target: str,
+    counts: Mapping[Kind, int],
+    batches: int = 4,
+    ledger: str = CHECKPOINT,
+) -> None:
+    directory, verdict = _run(sink, target, counts, batches, ledger)
     assert verdict.is_kept, f"{verdict.failures}; every log is in {directory}"
     assert verdict.stored == verdict.records
     shutil.rmtree(directory)
 
 
 def test_the_data_source_stores_each_record_once_in_echoless() -> None:
-    """Tasks fail and have twins, workers, brokers and the driver are killed, answers are lost."""
+    """Tasks fail and have twins, workers, brokers and the driver are killed, answers are lost, the ledger's too."""
     require("java")
-    _assert_kept(DATA_SOURCE, "echoless", ALL)
+    _assert_kept(DATA_SOURCE, "echoless", ALL, ledger="faulty-s3")
 
 
 @pytest.mark.kafka
