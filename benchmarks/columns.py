@@ -34,8 +34,8 @@ from tests.support.echoless import Echoless
 CHUNK_ROWS = 10_000
 VALUE_BYTES = (10, 100, 1000)
 _TIME_MS = 1_795_000_000_000
-Chunk = tuple[Any, Any, Any]
-"""Keys, values, timestamps."""
+Chunk = tuple[Any, ...]
+"""Keys, values, timestamps, and perhaps headers."""
 
 
 def main() -> None:
@@ -47,6 +47,10 @@ def main() -> None:
         chunks = make_chunks(arguments.rows, value_bytes)
         compare(f"encode, {value_bytes} B", arguments, chunks, encode_columns, encode_records)
     compare("encode, 100 B, zstd", arguments, make_chunks(arguments.rows, 100), *zstd())
+    compare(
+        *("encode, 100 B, 2 headers", arguments, with_headers(make_chunks(arguments.rows, 100))),
+        *(encode_columns, encode_records),
+    )
     compare(
         "partition", arguments, make_chunks(arguments.rows, 10), partition_columns, partition_keys
     )
@@ -73,6 +77,16 @@ def make_chunks(rows: int, value_bytes: int) -> list[Chunk]:
         )
         for start in range(0, rows, CHUNK_ROWS)
     ]
+
+
+def with_headers(chunks: list[Chunk]) -> list[Chunk]:
+    """The same rows with two headers each."""
+    kind = pa.list_(pa.struct({"key": pa.string(), "value": pa.binary()}))
+    lists = [
+        [{"key": "trace", "value": b"%d" % number}, {"key": "type", "value": b"order"}]
+        for number in range(CHUNK_ROWS)
+    ]
+    return [(*chunk, pa.array(lists, kind)) for chunk in chunks]
 
 
 def compare(
@@ -130,8 +144,10 @@ def encode_records(chunks: list[Chunk], codec: Codec = Codec.NONE) -> None:
 
 
 def records_of(chunk: Chunk) -> Iterator[Record]:
-    for key, value, timestamp in zip(*(column.to_pylist() for column in chunk), strict=True):
-        yield Record(-1, timestamp, key, value)
+    keys, values, timestamps, *lists = (column.to_pylist() for column in chunk)
+    headers = lists[0] if lists else [()] * len(keys)
+    for key, value, timestamp, ones in zip(keys, values, timestamps, headers, strict=True):
+        yield Record(-1, timestamp, key, value, tuple((one["key"], one["value"]) for one in ones))
 
 
 def zstd() -> tuple[Callable[[list[Chunk]], object], Callable[[list[Chunk]], object]]:

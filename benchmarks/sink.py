@@ -1,6 +1,6 @@
 """The exactly-once sink or Spark's own Kafka sink: how many records per second, on the same broker?
 
-    python -m benchmarks.sink [--records 1000000] [--rounds 5] [--targets echoless apache-kafka]
+    python -m benchmarks.sink [--records 1000000] [--rounds 5] [--targets echoless apache-kafka] [--headers]
 
 One Spark (`local[2]`) writes the same Parquet rows of 100 bytes as a job, through each sink in
 turn, to a new topic of three partitions each time; both read the rows alike. Spark's share, the
@@ -33,6 +33,10 @@ SETTINGS = {
     "spark.sql.files.openCostInBytes": "16777216",
     "spark.driver.memory": "2g",
 }
+HEADERS = (
+    "array(named_struct('key', 'trace', 'value', key), "
+    "named_struct('key', 'type', 'value', CAST('order' AS BINARY))) AS headers"
+)
 _numbers = itertools.count()
 
 
@@ -40,6 +44,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--headers", action="store_true", help="two for each row")
     parser.add_argument("--targets", nargs="+", default=["echoless", "apache-kafka"])
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="echoless-sink-") as name:
@@ -51,6 +56,8 @@ def main() -> None:
         )
         register(spark)
         rows = spark.read.parquet(str(directory / "source")).select("key", "value", "partition")
+        if arguments.headers:
+            rows = rows.selectExpr("*", HEADERS)
         read = rows.write.format("noop").mode("overwrite").save
         read()  # the first one warms up
         reading = _seconds(read)

@@ -22,7 +22,9 @@ from echoless.protocol.records import Headers, Record, build_batch, read_records
 
 RECORD_BYTES: Final = 21
 """Upper bound of a record's size besides key, value and headers (Kafka's own)."""
-_HEADER_BYTES: Final = 10
+HEADER_BYTES: Final = 10
+HEADER_KEY_BYTES: Final = 3
+"""Upper bounds of a header's size besides key and value, and for each character of the key."""
 _NO_LIMIT: Final = 2**31 - 1
 _MAGIC: Final = 2
 
@@ -167,7 +169,7 @@ def record_size(record: RecordFields) -> int:
     _, _, key, value, headers = record
     size = RECORD_BYTES + len(key or b"") + len(value or b"")
     for name, content in headers:
-        size += _HEADER_BYTES + 3 * len(name) + len(content or b"")
+        size += HEADER_BYTES + HEADER_KEY_BYTES * len(name) + len(content or b"")
     return size
 
 

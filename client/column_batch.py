@@ -4,10 +4,9 @@ No Python object is made for a record. numpy writes the numbers of all records a
 `binary_join_element_wise` puts keys and values between them, and the result is the records of all
 batches, one after the other:
 
-    length, attributes, timestamp delta, offset delta, key length | key | value length | value | 0
+    length, attributes, timestamp delta, offset delta, key length | key | value length | value | headers
 
-The 0 says that there are no headers: records with headers take the other path (`encode_batch`).
-Where a batch ends is decided as in `open_batches.py`, by the records and the settings alone,
+Headers are encoded with the column (`column_headers.py`); a row without any has a 0. Where a batch ends is decided as in `open_batches.py`, by the records and the settings alone,
 however the rows are divided among the calls of `ColumnBatches.add`.
 """
 
@@ -17,30 +16,28 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
+from echoless.client.column_bytes import (
+    Int64s,
+    binary_scalar,
+    byte_counts,
+    bytes_of,
+    join,
+    lengths_of,
+)
 from echoless.client.column_varints import varints, widths, zigzag
-from echoless.client.columns import Columns, Int64s, byte_counts, bytes_of, joined, lengths_of
+from echoless.client.columns import Columns, joined
 from echoless.client.ready_batch import ReadyBatch
 from echoless.client.settings import DEFAULT_SETTINGS, Settings
 from echoless.protocol.compression import compress
 from echoless.protocol.record_batch import MAGIC, NO_LEADER_EPOCH, BatchHeader, Codec
 from echoless.protocol.sequence import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
-_FIXED_BYTES: Final = 2
-"""Attributes and number of headers of each record, both 0."""
+_ATTRIBUTES_BYTES: Final = 1
+_NO_HEADERS_BYTES: Final = 1
 
 
-def _binary(data: bytes) -> Any:
-    """A scalar of Arrow's large binary. `pyarrow.scalar` would import pandas: 0.3 s of processor time in each process of Spark's."""
-    offsets = np.array([0, len(data)], np.int64)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.large_binary(), 1, buffers)[0]
-
-
-_NO_HEADERS: Final = _binary(b"\x00")
-_NO_SEPARATOR: Final = _binary(b"")
+_NO_HEADERS: Final = binary_scalar(b"\x00")
 
 
 class ColumnBatches:
@@ -158,13 +155,10 @@ def _records(rows: Columns, starts: Int64s) -> Any:
     offset_deltas = zigzag(np.arange(rows.row_count) - np.repeat(starts, counts))
     key_sizes, value_sizes = zigzag(key_lengths), zigzag(value_lengths)
     numbers = (timestamp_deltas, offset_deltas, key_sizes, value_sizes)
-    lengths = _FIXED_BYTES + byte_counts(key_lengths) + byte_counts(value_lengths)
+    lengths = _ATTRIBUTES_BYTES + byte_counts(key_lengths) + byte_counts(value_lengths)
     lengths += sum(map(widths, numbers))
+    lengths += _NO_HEADERS_BYTES if rows.headers is None else lengths_of(rows.headers.encoded)
+    headers = _NO_HEADERS if rows.headers is None else rows.headers.encoded
     attributes = np.zeros(rows.row_count, np.uint64)
     heads = (zigzag(lengths), attributes, timestamp_deltas, offset_deltas, key_sizes)
-    return pc.binary_join_element_wise(
-        *(varints(heads), rows.keys, varints((value_sizes,)), rows.values, _NO_HEADERS),
-        _NO_SEPARATOR,
-        null_handling="replace",
-        null_replacement=b"",
-    )
+    return join(varints(heads), rows.keys, varints((value_sizes,)), rows.values, headers)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from echoless.client.batch import key_that_decides, partition_of
-from echoless.client.columns import Int64s, binary_column, bytes_of, lengths_of
+from echoless.client.column_bytes import Int64s, binary_column, bytes_of, lengths_of
 from echoless.protocol.record_batch import Buffer
 
 UInt32s = npt.NDArray[np.uint32]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from echoless.client.columns import Int64s
+from echoless.client.column_bytes import Int64s
 
 UInt64s = npt.NDArray[np.uint64]
 

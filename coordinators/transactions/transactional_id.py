@@ -136,9 +136,7 @@ def _request(
     if isinstance(decision, TransactionAnswer):
         return state, [Reply(reply_id, decision)]
     waits = isinstance(request, EndTransaction) and leaves_leaders_behind(state.value, request)
-    return _store(
-        state, decision.value, given, reply_id, decision.answer, waits_for_markers=waits
-    )
+    return _store(state, decision.value, given, reply_id, decision.answer, waits_for_markers=waits)
 
 
 def _decide(

@@ -34,7 +34,7 @@ from echoless.pipeline.exactly_once.batch_metrics import TaskCosts
 from echoless.pipeline.exactly_once.batch_tasks import BatchTasks, SlotName, TaskSlot
 from echoless.pipeline.exactly_once.entries import End, PartitionRows, SequenceRange
 from echoless.pipeline.exactly_once.errors import SinkError
-from echoless.pipeline.exactly_once.fingerprint import Fingerprint
+from echoless.pipeline.exactly_once.fingerprint import Fingerprint, is_older
 from echoless.pipeline.exactly_once.leader_queries import LeaderQueries
 from echoless.pipeline.exactly_once.ledger import Ledger, TaskLocation, use_of_lane
 from echoless.pipeline.exactly_once.ledger_files import LedgerFiles
@@ -137,12 +137,20 @@ class _Attempt:
         for chunk in chunks(batches):
             slices = self._route(chunk)
             for rows in slices:
-                self._fingerprints.setdefault(rows.target, Fingerprint()).add(rows)
+                self._fingerprint(rows.target).add(rows)
             if self._numbering.state is not BatchState.ENDED:
                 self._send(self._stored_prefix().admit(slices))
         if self._numbering.state is not BatchState.ENDED:
             self._stored_prefix().finish()
         return self._finish()
+
+    def _fingerprint(self, target: TopicPartition) -> Fingerprint:
+        found = self._fingerprints.get(target)
+        if found is None:
+            ended = () if self._ledger.end is None else self._ledger.end.targets
+            older = any(is_older(one.fingerprint) for one in ended if one.target == target)
+            found = self._fingerprints[target] = Fingerprint(is_older=older)
+        return found
 
     def _route(self, chunk: Any) -> list[RowSlice]:
         """Divides the rows among partitions, and ensures that the ledger has sequences for them."""

@@ -20,7 +20,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from echoless.client.batch import record_size
 from echoless.client.column_partitions import partitions_of
 from echoless.client.columns import Columns, columns
 from echoless.client.topic_partition import TopicPartition
@@ -43,7 +42,7 @@ class RowSlice(NamedTuple):
     target: TopicPartition
     columns: Columns
     headers: Any
-    """Arrow array of lists of (key, value); None if the rows have no headers."""
+    """Arrow array of lists of (key, value), as `columns` has them encoded; None if the rows have no headers."""
     numbers: Int64s
     """Indexes of the rows within their Spark partition."""
 
@@ -58,7 +57,7 @@ class RowSlice(NamedTuple):
         )
 
     def records(self) -> list[Record]:
-        """Returns each row as an object: for rows with headers, and to compare."""
+        """Returns each row as an object, to compare."""
         keys, values = self.columns.keys.to_pylist(), self.columns.values.to_pylist()
         timestamps = self.columns.timestamps.tolist()
         headers = self.header_tuples() or [()] * self.row_count
@@ -84,7 +83,7 @@ def slice_of(target: TopicPartition, records: Sequence[Record], first_number: in
         rows = [[{"key": key, "value": value} for key, value in r.headers] for r in records]
         headers = pa.array(rows, pa.list_(pa.struct({"key": pa.string(), "value": pa.binary()})))
     numbers = np.arange(first_number, first_number + len(records))
-    return RowSlice(target, columns(keys, values, timestamps), headers, numbers)
+    return RowSlice(target, columns(keys, values, timestamps, headers), headers, numbers)
 
 
 class Router:
@@ -147,12 +146,12 @@ class Router:
         order = np.argsort(partitions, kind="stable")
         ordered = partitions[order]
         starts = np.flatnonzero(np.diff(ordered, prepend=-1))
-        whole = self._columns(rows, keys, order)
         headers = _column(rows, "headers")
         if headers is not None:
             headers = headers.take(pa.array(order))
             headers = headers if pc.max(pc.list_value_length(headers)).as_py() else None
             _check_header_keys(headers, topic)
+        whole = self._columns(rows, keys, headers, order)
         all_rows = RowSlice(TopicPartition(topic, -1), whole, headers, numbers[order])
         ends = [*starts[1:].tolist(), len(ordered)]
         return [
@@ -160,7 +159,7 @@ class Router:
             for start, end in zip(starts.tolist(), ends, strict=True)
         ]
 
-    def _columns(self, rows: Any, keys: Any, order: Int64s) -> Columns:
+    def _columns(self, rows: Any, keys: Any, headers: Any, order: Int64s) -> Columns:
         indexes = pa.array(order)
         values = _column(rows, "value")
         if values is None:
@@ -168,7 +167,7 @@ class Router:
         if keys is None:
             keys = pa.nulls(len(values), pa.binary())
         return columns(
-            keys.take(indexes), values.take(indexes), self._timestamps(rows).take(indexes)
+            keys.take(indexes), values.take(indexes), self._timestamps(rows).take(indexes), headers
         )
 
     def _timestamps(self, rows: Any) -> Any:
@@ -220,23 +219,6 @@ def chunks(batches: Iterable[Any]) -> Iterator[Any]:
             kept, rows, size = [], 0, 0
     if kept:
         yield _table(kept)
-
-
-def cut_records(
-    records: Sequence[Record], bytes_max: int, count_max: int
-) -> Iterator[list[Record]]:
-    """Cuts rows with headers into batches, as `client/open_batches.py` does."""
-    batch: list[Record] = []
-    total = 0
-    for record in records:
-        size = record_size(record)
-        if batch and (total + size > bytes_max or len(batch) >= count_max):
-            yield batch
-            batch, total = [], 0
-        batch.append(record)
-        total += size
-    if batch:
-        yield batch
 
 
 def _table(batches: list[Any]) -> Any:

@@ -1,6 +1,6 @@
 """Sends slices of rows with the resumable producer, batch by batch, and collects acknowledgements.
 
-Rows without headers are encoded as columns, rows with headers one by one. The producer's `buffer_bytes_max` limits
+The producer's `buffer_bytes_max` limits
 what waits for acknowledgements.
 """
 
@@ -19,10 +19,7 @@ from echoless.client.settings import Settings
 from echoless.client.state import ProducerState
 from echoless.client.topic_partition import TopicPartition
 from echoless.pipeline.exactly_once.batch_metrics import BrokerWaits
-from echoless.pipeline.exactly_once.rows import RowSlice, cut_records
-from echoless.protocol.records import Record
-
-Records = ReadyBatch | list[Record]
+from echoless.pipeline.exactly_once.rows import RowSlice
 
 
 class SliceSender:
@@ -62,17 +59,8 @@ class SliceSender:
         batches = self._open.get(target)
         if batches is None:
             batches = self._open[target] = ColumnBatches(self._settings)
-        if rows.headers is None:
-            for batch in batches.add(rows.columns):
-                self._submit(target, batch)
-            return
-        for batch in batches.finish():
+        for batch in batches.add(rows.columns):
             self._submit(target, batch)
-        settings = self._settings
-        for records in cut_records(
-            rows.records(), settings.batch_bytes_max, settings.batch_records_max
-        ):
-            self._submit(target, records)
 
     def finish(self) -> None:
         """Sends what is left, and waits until everything is acknowledged. Raises `DeliveryError`."""
@@ -82,9 +70,9 @@ class SliceSender:
         while self._waiting:
             self._take_oldest()
 
-    def _submit(self, target: TopicPartition, records: Records) -> None:
+    def _submit(self, target: TopicPartition, batch: ReadyBatch) -> None:
         with self._waits:
-            future = self._producer.send_batch(target.topic, target.partition, records)
+            future = self._producer.send_batch(target.topic, target.partition, batch)
         self._waiting.append((target, future))
         while self._waiting and self._waiting[0][1].done():
             self._take_oldest()

@@ -27,9 +27,12 @@ DELTAS = st.one_of(
     st.integers(-70, 70), st.sampled_from([-(2**40), -8193, 8191, 8192, 2**20, 2**34, 2**61])
 )
 TIMES = st.one_of(DELTAS.map(lambda delta: max(2**41 + delta, 0)), st.integers(-1, 2**62))
+NAMES = st.one_of(st.text(st.characters(codec="utf-8"), max_size=4), LENGTHS.map("n".__mul__))
+HEADERS = st.one_of(st.just(()), st.lists(st.tuples(NAMES, BYTES), max_size=4).map(tuple))
 RECORDS = st.lists(
-    st.builds(Record, st.just(-1), TIMES, BYTES, BYTES, st.just(())), min_size=1, max_size=12
+    st.builds(Record, st.just(-1), TIMES, BYTES, BYTES, HEADERS), min_size=1, max_size=12
 )
+HEADER_TYPE = pa.list_(pa.struct({"key": pa.string(), "value": pa.binary()}))
 NUMBERS = {"producer_id": 4000, "producer_epoch": 3, "base_sequence": 2**31 - 2}
 
 
@@ -38,7 +41,14 @@ def as_columns(records):
         pa.array([record.key for record in records], pa.binary()),
         pa.array([record.value for record in records], pa.binary()),
         pa.array([record.timestamp for record in records], pa.int64()),
+        header_lists(records),
     )
+
+
+def header_lists(records):
+    """Null where a record has none."""
+    rows = [[{"key": k, "value": v} for k, v in one.headers] or None for one in records]
+    return pa.array(rows, HEADER_TYPE)
 
 
 def encode(rows, settings=LARGE, added=()):
@@ -70,6 +80,10 @@ def record_batches(records, settings):
 @example([Record(-1, 5, None, None)], Codec.NONE)
 @example([Record(-1, 5, b"", b"")] * 129, Codec.NONE)
 @example([Record(-1, 5, b"k", b"v")] * 8200, Codec.LZ4)
+@example(
+    [Record(-1, 5, b"k", b"v", (("ä", b"1"), ("", None))), Record(-1, 5, b"k", b"v")], Codec.NONE
+)
+@example([Record(-1, 5, None, b"v", (("n", b""),) * 70)], Codec.GZIP)
 @example([Record(-1, -1, b"k", b"v" * 3_000_000), Record(-1, 0, None, b"")], Codec.ZSTD)
 def test_bytes_are_those_of_the_record_path(records, codec):
     """With nulls, empty and long values, times that run backwards, and at each varint's boundary."""
@@ -106,7 +120,8 @@ def test_slices_and_other_types_make_the_same(records, data):
             ("timestamp", pa.int64()),
         )
     )
-    rows = columns(keys[start:], pa.chunked_array([values[start:]]), times[start:])
+    headers = pa.chunked_array([header_lists(records)[start:]])
+    rows = columns(keys[start:], pa.chunked_array([values[start:]]), times[start:], headers)
     (ready,) = encode(rows)
     assert ready.stamped(**NUMBERS) == encode_batch(records[start:], Codec.NONE, **NUMBERS)
 
@@ -117,6 +132,36 @@ def test_text_and_columns_of_nothing_but_nulls_are_taken():
     (ready,) = encode(rows)
     records = [Record(-1, 1, None, "ä".encode()), Record(-1, 2, None, b"b")]
     assert ready.stamped(**NUMBERS) == encode_batch(records, Codec.NONE, **NUMBERS)
+
+
+def test_headers_of_other_types_make_the_same():
+    """Large lists, text as values, keys as bytes; rows whose list is empty or null have none."""
+    kind = pa.large_list(pa.struct({"value": pa.large_string(), "key": pa.binary()}))
+    lists = pa.array([[], None, [{"key": b"a", "value": "1"}, {"key": b"b", "value": None}]], kind)
+    rows = columns(pa.nulls(3), pa.array([b"v"] * 3), pa.array([1, 1, 1]), lists)
+    (ready,) = encode(rows)
+    plain = Record(-1, 1, None, b"v")
+    records = [plain, plain, plain._replace(headers=(("a", b"1"), ("b", None)))]
+    assert ready.stamped(**NUMBERS) == encode_batch(records, Codec.NONE, **NUMBERS)
+    assert columns(pa.nulls(2), pa.array([b"v"] * 2), pa.array([1, 1]), lists[:2]).headers is None
+
+
+@pytest.mark.parametrize(
+    ("headers", "error"),
+    [
+        (pa.array([[b"v"]]), "lists of structs of key and value, not list<item: binary>"),
+        (pa.array([[{"key": "a"}]]), "lists of structs of key and value"),
+        (pa.array([[{"key": None, "value": b""}]], HEADER_TYPE), "a header has the key null"),
+        (pa.array([[None]], HEADER_TYPE), "a header has the key null"),
+        (pa.array([[{"key": b"\xff", "value": b""}]]), "UTF8"),
+        (pa.array([[{"key": "a", "value": 1}]]), "binary or text, not int64"),
+        (pa.array([[], []], HEADER_TYPE), "1 rows, and headers of 2"),
+    ],
+)
+def test_unusable_headers_are_refused(headers, error):
+    """The error says what is wrong with them."""
+    with pytest.raises((TypeError, ValueError), match=error):
+        columns(pa.nulls(1), pa.array([b"v"]), pa.array([1]), headers)
 
 
 def test_no_rows_make_no_batch():

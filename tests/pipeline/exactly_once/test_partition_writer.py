@@ -6,6 +6,7 @@ import dataclasses
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pytest
 from echoless.client.batch import now_ms
 from echoless.client.sequencer import Identity
 from echoless.client.topic_partition import TopicPartition
+from echoless.pipeline.exactly_once import partition_writer
 from echoless.pipeline.exactly_once.ends import record_end
 from echoless.pipeline.exactly_once.entries import Begin
 from echoless.pipeline.exactly_once.errors import (
@@ -22,6 +24,7 @@ from echoless.pipeline.exactly_once.errors import (
     RowError,
     SinkError,
 )
+from echoless.pipeline.exactly_once.fingerprint import Fingerprint, is_older
 from echoless.pipeline.exactly_once.later_attempt import Resumption
 from echoless.pipeline.exactly_once.ledger_identity import open_files
 from echoless.pipeline.exactly_once.partition_writer import Written, write_partition
@@ -130,6 +133,20 @@ def test_other_rows_for_a_batch_that_ended_are_refused(attempts, other):
     with pytest.raises(ReplayMismatchError):
         attempts.run([other])
     assert attempts.stored() == all_values(1000)
+
+
+def test_a_batch_with_headers_that_release_0_2_has_ended_is_recognised(attempts, monkeypatch):
+    """Its fingerprints are compared as it has made them, and tell."""
+    lists = pa.array([[{"key": "h", "value": value}] for value in all_values(100)])
+    with monkeypatch.context() as patches:
+        older = partial(Fingerprint, True)
+        patches.setattr(partition_writer, "Fingerprint", lambda is_older: older())
+        attempts.run([rows(100).append_column("headers", lists)])
+    assert all(is_older(one.fingerprint) for one in attempts.end().targets)
+    assert attempts.run([rows(100).append_column("headers", lists)]) == Written(0, 100, 100)
+    other = rows(100).append_column("headers", lists[::-1])
+    with pytest.raises(ReplayMismatchError):
+        attempts.run([other])
 
 
 def test_a_time_is_given_to_a_batch_once(attempts, broker):

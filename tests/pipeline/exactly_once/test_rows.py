@@ -9,9 +9,9 @@ import pytest
 from echoless.client.batch import partition_of
 from echoless.client.topic_partition import TopicPartition
 from echoless.pipeline.exactly_once.errors import RowError
-from echoless.pipeline.exactly_once.fingerprint import Fingerprint
+from echoless.pipeline.exactly_once.fingerprint import Fingerprint, is_older
 from echoless.pipeline.exactly_once.row_order import sort_rows
-from echoless.pipeline.exactly_once.rows import KEYLESS_RUN, Router, chunks, cut_records
+from echoless.pipeline.exactly_once.rows import KEYLESS_RUN, Router, chunks
 from echoless.protocol.records import Record
 
 COUNT = 4
@@ -133,6 +133,27 @@ def test_a_fingerprint_knows_the_rows_and_not_how_they_are_cut():
     assert cut.rows == 3
 
 
+def test_a_fingerprint_of_release_0_2_is_matched():
+    """It had another checksum of headers; of rows without headers it is the same."""
+    headers = pa.array([None, [{"key": "h", "value": b"x"}], None], HEADERS)
+    (rows,) = route(key=["k"] * 3, value=["1", "2", None], headers=headers)
+    text = "451a507f-85845eb9-7355c460-08f7dad3-3728c87a-d46b909d"
+    assert is_older(text)
+    older, newer = Fingerprint(is_older=True), Fingerprint()
+    for one in (older, newer):
+        one.add(rows)
+    assert older.matches(text)
+    assert not newer.matches(text)
+    assert not is_older(str(newer))
+    (plain,) = route(key=["k"], value=["1"])
+    texts = set()
+    for one in (Fingerprint(is_older=True), Fingerprint()):
+        one.add(plain)
+        texts.add(str(one))
+    assert len(texts) == 1
+    assert not is_older(texts.pop())
+
+
 @pytest.mark.parametrize(
     "other",
     [
@@ -142,6 +163,8 @@ def test_a_fingerprint_knows_the_rows_and_not_how_they_are_cut():
         {"value": ["1", None]},
         {"value": ["1", "2"], "timestamp": [77, 78]},
         {"value": ["1", "2"], "headers": pa.array([None, [{"key": "h", "value": b""}]], HEADERS)},
+        {"value": ["1", "2"], "headers": pa.array([[{"key": "h", "value": b""}], None], HEADERS)},
+        {"value": ["1", "2"], "headers": pa.array([None, [{"key": "h", "value": None}]], HEADERS)},
     ],
 )
 def test_a_fingerprint_knows_every_part_of_a_row(other):
@@ -176,10 +199,3 @@ def test_sorted_rows_do_not_depend_on_their_order():
         one, two = (pa.Table.from_batches(sort_rows([shuffled()], first)) for _ in range(2))
         assert one.equals(two)
     assert one.column("value").to_pylist() == values[::-1]
-
-
-def test_records_are_cut_by_bytes_and_count():
-    """A record that is too long for both is alone in its batch."""
-    records = [Record(-1, 0, None, bytes(size)) for size in (10, 10, 500, 10, 10, 10)]
-    sizes = [len(batch) for batch in cut_records(records, bytes_max=100, count_max=2)]
-    assert sizes == [2, 1, 2, 1]
