@@ -35,7 +35,7 @@ class HeaderColumn(NamedTuple):
     """An upper bound, in bytes, of what they add to each row."""
 
     def rows(self, start: int, end: int) -> HeaderColumn:
-        """Those of the rows from `start` up to, not including, `end`; nothing is copied."""
+        """The headers of the rows from `start` up to, not including, `end`; nothing is copied."""
         return HeaderColumn(self.encoded[start:end], self.sizes[start:end])
 
 

@@ -1,7 +1,6 @@
 """Sends slices of rows with the resumable producer, batch by batch, and collects acknowledgements.
 
-The producer's `buffer_bytes_max` limits
-what waits for acknowledgements.
+The producer's `buffer_bytes_max` limits what waits for acknowledgements.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ def test_the_end_of_a_client_that_changes_its_generation_waits_for_the_markers(i
 
 
 def test_such_an_end_that_is_not_stored_is_refused():
-    """Once, and its repetition ends the transaction."""
+    """It is answered once, and its repetition ends the transaction."""
     shell = changed_generation()
     shell.holds_records = True
     asked = shell.ask(EndTransaction(7, 5, is_commit=True))
@@ -137,7 +137,7 @@ def test_such_an_end_that_is_not_stored_is_refused():
 
 
 def test_an_end_of_either_generation_is_answered_at_its_decision():
-    """What waits for markers waits for the slowest leader."""
+    """Only a changed generation has to wait for the slowest leader."""
     for version in (0, 2):
         shell = Shell(stored("O", 7, 5, -1, A, client_version=version), version=version)
         shell.holds_markers = True
