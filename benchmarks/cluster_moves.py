@@ -112,7 +112,7 @@ class Moves:
         return len(rows) == self._partitions and all(map(is_done, rows.values()))
 
     def _stop(self) -> None:
-        self._brokers[STOPPED - 1].terminate()
+        self._brokers[STOPPED - 1].process.terminate(within_s=_TIMEOUT_S)
 
     async def _elect(self) -> None:
         """Asks for all of them; that one leads already is the error of its row, and none of the request."""
