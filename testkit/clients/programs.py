@@ -38,23 +38,30 @@ class Program:
 
     def command(self) -> list[str]:
         """The driver's command, built if need be. Raises `BuildError` if that is impossible."""
+        return self._command("driver", "Driver")
+
+    def transactions_command(self, servers: str) -> list[str]:
+        """The command of its transactional producer, as `command`."""
+        return [*self._command("transactions", "Transactions"), servers]
+
+    def _command(self, name: str, java_class: str) -> list[str]:
         if self.module:
             if importlib.util.find_spec(self.module) is None:
                 raise BuildError(f"{self.name}: the Python module {self.module} is not installed")
-            return module_command(f"echoless.testkit.clients.{self.name}_driver")
+            return module_command(f"echoless.testkit.clients.{self.name}_{name}")
         assert self.build is not None
         if not self.build.is_there:
             self.build.make()
-        return _built_command(self.build)
+        return _built_command(self.build, name, java_class)
 
 
-def _built_command(built: Build) -> list[str]:
+def _built_command(built: Build, name: str, java_class: str) -> list[str]:
     place = built.directory
     if built.language == "java":
-        return ["java", *_JVM, "-cp", f"{place}/*", "echoless.Driver"]
+        return ["java", *_JVM, "-cp", f"{place}/*", f"echoless.{java_class}"]
     if "npm" in built.tools:
-        [driver] = place.glob("driver.*js")
-        return ["node", str(driver)]
+        [script] = place.glob(f"{name}.*js")
+        return ["node", str(script)]
     return [str(place / "driver")]
 
 
@@ -108,4 +115,4 @@ FURTHER: Final = {
         ),
     )
 }
-"""Clients that take no part in the scenarios."""
+"""Clients that have no column among the scenarios."""

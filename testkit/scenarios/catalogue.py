@@ -22,7 +22,7 @@ _ORDER: Final = (
     *("copier-restarted", "two-copiers", "coordinator-killed", "assignment-lost"),
     "static-member-restarted",
     *("commit-answer-lost", "killed-before-the-decision", "killed-after-the-decision"),
-    *("zombie-transaction", "transaction-timed-out", "delayed-end"),
+    *("zombie-transaction", "transaction-timed-out", "delayed-end", "coordinator-moved"),
     *("marker-delayed", "both-isolations", "offsets-in-a-transaction"),
 )
 _ALL: Final = {

@@ -38,6 +38,10 @@ NO_PART: Final[dict[tuple[str, str], str]] = {
     ),
     ("window-missed", "kafkajs"): _ONE_BATCH,
     ("window-missed", "aiokafka"): _ONE_BATCH,
+    ("delayed-end", "kafkajs"): (
+        "it gives up an end that is not answered in time, and its program begins anew, which aborts the transaction"
+    ),
+    ("coordinator-moved", "kafkajs"): "it ends a transaction of which a connection is closed",
     **{
         ("id-block-race", name): "a producer asks for one id; the race is between brokers"
         for name in PROGRAMS
@@ -54,6 +58,7 @@ NO_PART: Final[dict[tuple[str, str], str]] = {
         (scenario.name, name): "its producers and readers are always librdkafka's"
         for scenario in transactions.SCENARIOS
         for name in PROGRAMS
+        if scenario.name not in transactions.OF_ALL_FAMILIES or name == "librdkafka"
     },
 }
 """By scenario and client: why the client has no part in it."""

@@ -190,6 +190,11 @@ class Stage:
         self.recorder.settle()
         self.servers.brokers[broker_id].kill()
 
+    def stop(self, broker_id: int) -> None:
+        """Sends SIGTERM, and waits for the end: another broker leads what this one did."""
+        self.recorder.settle()
+        self.servers.brokers[broker_id].stop()
+
     def start(self, broker_id: int) -> None:
         """Starts the same broker again, on the same ports and data."""
         broker = self.servers.brokers[broker_id]

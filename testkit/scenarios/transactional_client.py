@@ -1,12 +1,12 @@
-"""A transactional producer, and a reader, of librdkafka in a process of its own: one line of JSON each way.
+"""A transactional producer in a process of its own, of any family of clients: one line of JSON each way.
 
-It can be killed, and paused; `testkit/clients/librdkafka_transactions.py` is what runs. What it answers is the name of an error, and what the client makes of it: `abortable`, `fatal` or
-`other`; errors that librdkafka calls retriable are tried again there.
+It can be killed, and paused. What runs are the `*_transactions` programs in `testkit/clients`. What it answers is the name of an error,
+and what the client makes of it: `abortable`, `fatal` or `other`; errors that clients call retriable are tried again there.
+librdkafka's reads as well.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import select
@@ -14,11 +14,11 @@ import signal
 import subprocess
 from typing import Any, Final, Self
 
-from echoless.testkit.clients.build import BuildError
-from echoless.testkit.python_child import module_command, module_path
+from echoless.testkit.clients.programs import PROGRAMS, Program
+from echoless.testkit.python_child import module_path
 
 _ANSWERED_S: Final = 60.0
-_MODULE: Final = "echoless.testkit.clients.librdkafka_transactions"
+LIBRDKAFKA: Final = PROGRAMS["librdkafka"]
 
 Outcome = dict[str, Any]
 """`error`: a name, or None; `kind`; `values` of a reader, by partition."""
@@ -27,16 +27,17 @@ Outcome = dict[str, Any]
 class TransactionalClient:
     """One process. Use it in a `with` block: it is killed at the end."""
 
-    def __init__(self, servers: str) -> None:
-        self._servers = servers
+    def __init__(self, servers: str, program: Program = LIBRDKAFKA) -> None:
+        self._command = program.transactions_command(servers)
 
     def __enter__(self) -> Self:
-        if importlib.util.find_spec("confluent_kafka") is None:
-            raise BuildError("librdkafka: the Python module confluent_kafka is not installed")
-        command = [*module_command(_MODULE), self._servers]
-        environment = {**os.environ, "PYTHONPATH": module_path()}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": module_path(),
+            "KAFKAJS_NO_PARTITIONER_WARNING": "1",
+        }
         self._process = subprocess.Popen(
-            command,
+            self._command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,  # a fatal error is written there, whatever the log level

@@ -1,124 +1,47 @@
-"""Scenarios of transactions: lost and late ends, killed coordinators, zombies, and what readers see meanwhile.
+"""Scenarios of transactions: lost and late ends, killed and moved coordinators, zombies, and what readers see meanwhile.
 
-The producers and readers are librdkafka's, which speaks the first generation of the protocol: one epoch for many transactions.
+The readers are librdkafka's. So are the producers, but for those of `OF_ALL_FAMILIES`, which each client plays itself. librdkafka,
+aiokafka and kafkajs speak the first generation of the protocol: one epoch for many transactions. Java 4 and franz-go speak the second:
+each has an epoch of its own, so a late request is refused by that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final
 
-from echoless.testkit.faults import FaultRule
 from echoless.testkit.scenarios.scenario import Scenario
 from echoless.testkit.scenarios.stage import Stage
-from echoless.testkit.scenarios.transactional_client import Outcome, TransactionalClient
+from echoless.testkit.scenarios.transactional_client import TransactionalClient
+from echoless.testkit.scenarios.transactional_play import HAVE_TO_BEGIN_ANEW, TransactionalPlay
 
 _STATE: Final = "__transaction_state"
 _TIMEOUT_MS: Final = 1500
+OF_ALL_FAMILIES: Final = (
+    "commit-answer-lost",
+    "zombie-transaction",
+    "transaction-timed-out",
+    "delayed-end",
+    "coordinator-moved",
+)
+"""Scenarios whose producer is the client that plays."""
 _NO_POSITION: Final = -1001
 """librdkafka's offset of a group that has committed none."""
 
 
-class _Play:
-    """A topic, a transactional id, and what readers have to see."""
-
-    def __init__(self, stage: Stage, partitions: int = 1) -> None:
-        self.stage = stage
-        self.partitions = partitions
-        self.topic = stage.create_topic(partitions=partitions)
-        self.name = f"{self.topic}-id"
-
-    @contextmanager
-    def client(
-        self, client_id: str = "producer", *, suffix: str = "", timeout_ms: int = 60_000
-    ) -> Iterator[TransactionalClient]:
-        """A producer with a new session of the id."""
-        with TransactionalClient(self.stage.servers.bootstrap_servers) as client:
-            options = {"client_id": client_id, "timeout_ms": timeout_ms}
-            self.done(client.do("open", name=self.name + suffix, **options))
-            yield client
-
-    def send(self, client: TransactionalClient, *numbers: int, partition: int = 0) -> None:
-        self.done(client.do("send", topic=self.topic, numbers=numbers, partition=partition))
-
-    def begin(self, client: TransactionalClient, *numbers: int, partition: int = 0) -> None:
-        """Begins a transaction, and stores records in it."""
-        self.done(client.do("begin"))
-        self.send(client, *numbers, partition=partition)
-
-    def done(self, outcome: Outcome) -> None:
-        self.stage.require("the client goes on", holds=outcome["error"] is None, seen=outcome)
-
-    @contextmanager
-    def fault(
-        self, action: str | dict[str, Any], match: dict[str, Any], **schedule: Any
-    ) -> Iterator[FaultRule]:
-        with self.stage.faults().rule(action, name=None, match=match, **schedule) as rule:
-            yield rule
-
-    @property
-    def ends(self) -> dict[str, Any]:
-        """A rule's match: the ends of this id's transactions."""
-        return {"api": "end_txn", "transactional_id": self.name}
-
-    def read(self, *, is_committed: bool = True) -> list[list[int]]:
-        """Reads everything that may be seen now; the values by partition."""
-        with TransactionalClient(self.stage.servers.bootstrap_servers) as reader:
-            fields = {"topic": self.topic, "partitions": self.partitions}
-            found: list[list[int]] = reader.do("read", **fields, is_committed=is_committed)[
-                "values"
-            ]
-            return found
-
-    def await_read(self, *numbers: list[int]) -> None:
-        """Waits until a reader of committed records finds exactly these: markers follow the answer to a commit."""
-        wanted = list(numbers)
-        self.stage.wait_until(f"readers see {wanted}", lambda: self.read() == wanted)
-
-    def require_read(self, *numbers: list[int], is_committed: bool = True) -> None:
-        found = self.read(is_committed=is_committed)
-        who = "committed records" if is_committed else "everything"
-        self.stage.require(
-            f"a reader of {who} sees {list(numbers)}", holds=found == list(numbers), seen=found
-        )
-
-    def steps(self, step: str) -> list[dict[str, Any]]:
-        """The steps of this id so far, of one kind."""
-        self.stage.recorder.settle()
-        return [
-            one
-            for one in self.stage.recorder.events({self.topic})
-            if one["event"] == "transaction"
-            and one["step"] == step
-            and one["transactional_id"] == self.name
-        ]
-
-    def await_step(self, step: str) -> None:
-        self.stage.wait_until(f"{step} was seen", lambda: self.steps(step))
-
-    def await_overtaken(self) -> None:
-        """Waits until a request has come on an older connection than its session's newest: it is refused without an error."""
-        self.stage.wait_until(
-            "a request was overtaken",
-            lambda: any(one["error"] is None for one in self.steps("refuse")),
-        )
-
-
 def _play_commit_answer_lost(stage: Stage) -> None:
-    play = _Play(stage)
+    play = TransactionalPlay(stage)
     with play.client() as client:
         play.begin(client, 1, 2)
         stage.say("the answer to the commit is lost; the client asks again on another connection")
         with play.fault("drop_response", {**play.ends, "result": "commit"}, times=1):
-            play.done(client.do("commit"))
+            play.end(client, "commit")
         play.await_read([1, 2])
         stage.say(
             "the repetition got the truth; the next transaction is aborted, and its answer lost, too"
         )
         play.begin(client, 3)
         with play.fault("drop_response", {**play.ends, "result": "abort"}, times=1):
-            play.done(client.do("abort"))
+            play.end(client, "abort")
         play.begin(client, 4)
         play.done(client.do("commit"))
         play.await_read([1, 2, 4])
@@ -134,7 +57,7 @@ def _play_killed_after(stage: Stage) -> None:
 
 
 def _play_killed(stage: Stage, match: dict[str, Any], point: str, when: str) -> None:
-    play = _Play(stage)
+    play = TransactionalPlay(stage)
     with play.client() as client:
         play.begin(client, 1, 2)
         broker_id = stage.leader()
@@ -154,14 +77,14 @@ def _play_killed(stage: Stage, match: dict[str, Any], point: str, when: str) -> 
 
 
 def _play_zombie_fenced(stage: Stage) -> None:
-    play = _Play(stage)
+    play = TransactionalPlay(stage)
     with play.client("first") as first:
         play.begin(first, 1, 2)
         stage.say("in the middle of its transaction a second instance of the same id begins")
         with play.client("second") as second:
             play.begin(second, 3)
             stage.say("the first one wakes up, and goes on")
-            outcome = first.do("send", topic=play.topic, numbers=[4])
+            outcome = first.do("send", topic=play.topic, numbers=[4], partition=0)
             if outcome["error"] is None:
                 outcome = first.do("commit")
             stage.require(
@@ -172,7 +95,7 @@ def _play_zombie_fenced(stage: Stage) -> None:
 
 
 def _play_timed_out(stage: Stage) -> None:
-    play = _Play(stage)
+    play = TransactionalPlay(stage)
     with play.client(timeout_ms=_TIMEOUT_MS) as client:
         play.begin(client, 1, 2)
         stage.say(
@@ -183,15 +106,19 @@ def _play_timed_out(stage: Stage) -> None:
         client.wake()
         stage.say("it wakes up and commits: it hears of the abort, and goes on in another epoch")
         outcome = client.do("commit")
-        stage.require("it has to abort", holds=outcome["kind"] == "abortable", seen=outcome)
-        play.done(client.do("abort"))
+        if play.program.name in HAVE_TO_BEGIN_ANEW:
+            stage.require("it is fenced", holds=outcome["error"] is not None, seen=outcome)
+            play.reopen(client)
+        else:
+            stage.require("it has to abort", holds=outcome["kind"] == "abortable", seen=outcome)
+            play.done(client.do("abort"))
         play.begin(client, 3)
         play.done(client.do("commit"))
         play.await_read([3])
 
 
 def _play_delayed_end(stage: Stage) -> None:
-    play = _Play(stage)
+    play = TransactionalPlay(stage)
     with play.client() as client:
         play.begin(client, 1, 2)
         stage.say(
@@ -208,8 +135,35 @@ def _play_delayed_end(stage: Stage) -> None:
         play.await_read([1, 2])
 
 
+def _play_coordinator_moved(stage: Stage) -> None:
+    play = TransactionalPlay(stage)
+    with play.client() as client:
+        play.begin(client, 1)
+        first = play.coordinator()
+        stage.say("the broker that coordinates the transaction is stopped; another one takes over")
+        stage.stop(first)
+        stage.wait_until("another coordinates", lambda: play.coordinator() != first)
+        play.send(client, 2)
+        play.done(client.do("commit"))
+        play.await_read([1, 2])
+        play.begin(client, 3)
+        second = play.coordinator()
+        stage.say(
+            "the first one is back, and the second is stopped in the middle of the next transaction"
+        )
+        stage.start(first)
+        stage.wait_until("both are in sync", play.are_all_in_sync)
+        stage.stop(second)
+        play.send(client, 4)
+        play.done(client.do("abort"))
+        stage.start(second)
+        play.begin(client, 5)
+        play.done(client.do("commit"))
+        play.await_read([1, 2, 5])
+
+
 def _play_marker_delayed(stage: Stage) -> None:
-    play = _Play(stage, partitions=2)
+    play = TransactionalPlay(stage, partitions=2)
     late = {"type": "error", "code": "NOT_ENOUGH_REPLICAS"}
     match = {"api": "write_markers", "topic": play.topic, "partition": 1}
     with play.client() as client, play.client("other", suffix="-other") as other:
@@ -232,7 +186,7 @@ def _play_marker_delayed(stage: Stage) -> None:
 
 
 def _play_isolations(stage: Stage) -> None:
-    play = _Play(stage)
+    play = TransactionalPlay(stage)
     with play.client() as client, play.client("other", suffix="-other") as other:
         stage.say("1 is aborted; 2 stays open; 3 is committed behind it")
         play.begin(client, 1)
@@ -248,7 +202,7 @@ def _play_isolations(stage: Stage) -> None:
 
 
 def _play_offsets(stage: Stage) -> None:
-    play = _Play(stage)
+    play = TransactionalPlay(stage)
     group = {"group": f"{play.topic}-group", "topic": play.topic}
     with play.client() as client:
         play.begin(client, 1)
@@ -323,6 +277,14 @@ SCENARIOS: Final = (
         faults="a late EndTxn (`delay_request`)",
         holds="It came on an older connection than the session's newest, and has no effect.",
         play=_play_delayed_end,
+    ),
+    Scenario(
+        name="coordinator-moved",
+        shows="The coordinator moves to another broker in the middle of a transaction, and back in the middle of the next one.",
+        faults="each broker is stopped in turn (SIGTERM)",
+        holds="The first transaction is committed, the second aborted, each as a whole, and the client goes on.",
+        play=_play_coordinator_moved,
+        brokers=2,
     ),
     Scenario(
         name="marker-delayed",

@@ -9,7 +9,7 @@ import pytest
 
 from echoless.testkit.clients import driver
 from echoless.testkit.clients.client import REQUEST_TIMEOUT_MS
-from echoless.testkit.clients.programs import PROGRAMS
+from echoless.testkit.clients.programs import FURTHER, PROGRAMS
 from echoless.testkit.scenarios.catalogue import SCENARIOS
 from echoless.testkit.scenarios.everything import Runs, play_all
 from echoless.testkit.scenarios.page import read_verdicts, render_verdicts
@@ -42,6 +42,18 @@ _PARTS = [
 def test_a_scenario_ends_as_it_must(runs: Runs, scenario: str, client: str) -> None:
     """The log holds what it should, or what this client is known to make of it."""
     assert runs[scenario, client].problem is None
+
+
+@pytest.mark.slow
+def test_kafka_python_ends_transactions_as_it_must() -> None:
+    """It has no column on the page; as kafkajs it gives up an end without an answer, so a late one cannot be its own."""
+    client = driver.Driver(FURTHER["kafka_python"])
+    try:
+        with Servers() as servers:
+            for name in ("commit-answer-lost", "zombie-transaction", "transaction-timed-out"):
+                assert run(SCENARIOS[name], client, servers).problem is None
+    finally:
+        client.end()
 
 
 @pytest.fixture

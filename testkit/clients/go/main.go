@@ -41,6 +41,10 @@ type driver struct {
 }
 
 func main() {
+	if len(os.Args) > 1 {
+		playTransactions(os.Args[1])
+		return
+	}
 	d := &driver{}
 	d.say(event{Event: "ready", Client: "franz-go", Version: version()})
 	lines := bufio.NewScanner(os.Stdin)
