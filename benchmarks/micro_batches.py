@@ -1,0 +1,125 @@
+"""Small batches of a stream: what does each cost through the exactly-once sink, and through Spark's own?
+
+    python -m benchmarks.micro_batches [--rows 150] [--batches 40] [--rounds 3] [--partitions 1]
+
+One Spark (`local[2]`) streams Parquet files of so many rows, a file for each Spark partition and as many for a
+batch, into one Echoless, through each sink in turn. *ms* is the median of what Spark says a batch took
+(`triggerExecution`), *CPU ms* the processor time of the JVM and its Python processes for each batch. Spark's share,
+the same stream into `noop`, is printed too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import statistics
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.pairs import in_turn, print_pair
+from echoless.pipeline.exactly_once import ExactlyOnceSink, register
+from echoless.pipeline.kafka_connector import connector_settings
+from echoless.pipeline.session import open_session
+from tests.support.echoless import Echoless
+from tests.support.process_tree import processes_below
+
+SCHEMA = "key binary, value binary"
+_TICKS_PER_MS = os.sysconf("SC_CLK_TCK") / 1000
+_numbers = itertools.count()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=150, help="of each file")
+    parser.add_argument("--batches", type=int, default=40)
+    parser.add_argument("--partitions", type=int, default=1, help="files of each batch")
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="echoless-micro-") as name:
+        directory = Path(name)
+        write_files(directory / "source", arguments)
+        spark = open_session("micro", master="local[2]", settings=connector_settings())
+        register(spark)
+        broker = Echoless(directory / "broker")
+        broker.start()
+        try:
+            measure(spark, directory, broker.kafka_address, arguments)
+        finally:
+            broker.kill()
+
+
+def write_files(directory: Path, arguments: argparse.Namespace) -> None:
+    directory.mkdir()
+    for number in range(arguments.batches * arguments.partitions):
+        keys = [b"%d" % key for key in range(arguments.rows)]
+        values = [np.random.default_rng(number).bytes(100)] * arguments.rows
+        path = directory / f"{number:06}.parquet"
+        pq.write_table(pa.table({"key": keys, "value": values}), path)
+        os.utime(path, (1_763_685_000 + number,) * 2)  # Spark takes the oldest files first
+
+
+def measure(spark: Any, directory: Path, address: str, arguments: argparse.Namespace) -> None:
+    options = {"kafka.bootstrap.servers": address}
+
+    def run(start: Callable[[Any, str], Any]) -> dict[str, float]:
+        number = next(_numbers)
+        checkpoint = str(directory / f"checkpoint-{number}")
+        rows = (
+            spark.readStream.schema(SCHEMA)
+            .option("maxFilesPerTrigger", arguments.partitions)
+            .parquet(str(directory / "source"))
+        )
+        began = processor_ms()
+        writer = start(rows.writeStream, f"micro-{number}")
+        query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+        query.awaitTermination()
+        batches = [one["durationMs"]["triggerExecution"] for one in query.recentProgress]
+        spent = processor_ms() - began
+        return {"ms": statistics.median(batches), "CPU ms": spent / arguments.batches}
+
+    def ours(writer: Any, topic: str) -> Any:
+        return writer.format("echoless").options(topic=topic, **options)
+
+    def ours_for_each(writer: Any, topic: str) -> Any:
+        ledger = str(directory / "ledger")
+        return writer.foreachBatch(ExactlyOnceSink(address, name=topic, ledger=ledger, topic=topic))
+
+    def stock(writer: Any, topic: str) -> Any:
+        return writer.format("kafka").options(topic=topic, **options)
+
+    def nothing(writer: Any, _topic: str) -> Any:
+        return writer.format("noop")
+
+    for warm_up in (nothing, stock, ours, ours_for_each):
+        run(warm_up)
+    for name, figure in run(nothing).items():
+        print(f"noop, {name:38} {figure:11.2f}", flush=True)
+    for kind, start in (("data source", ours), ("foreachBatch", ours_for_each)):
+        pairs = in_turn(arguments.rounds, lambda start=start: run(start), lambda: run(stock))
+        for name, pair in pairs.items():
+            print_pair(f"{kind}, {name}", pair, "exactly-once", "stock")
+
+
+def processor_ms() -> float:
+    """The processor time of this process and all below it, with those that have ended."""
+    pids = [os.getpid(), *(one.pid for one in processes_below(os.getpid()))]
+    return sum(_ticks(pid) for pid in pids) / _TICKS_PER_MS
+
+
+def _ticks(pid: int) -> int:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return 0
+    return sum(int(field) for field in fields[11:15])
+
+
+if __name__ == "__main__":
+    main()
