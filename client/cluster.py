@@ -8,6 +8,7 @@ something is missing or turned out wrong, never periodically.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -15,6 +16,8 @@ from echoless.client.connection_errors import AuthenticationError, ConnectionFai
 from echoless.client.pipelined_connection import PipelinedConnection
 from echoless.client.security import NO_SECURITY, Security
 from echoless.protocol.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
 
 _FINAL: Final = frozenset(
     {
@@ -93,6 +96,8 @@ class Cluster:
         self._topic_errors: dict[str, tuple[int, str]] = {}
         self._partition_counts: dict[str, int] = {}
         self._refreshing: dict[str, asyncio.Task[None]] = {}
+        self._is_unreachable = False
+        """Whether no broker has answered the last request to any of them; logged once."""
 
     async def partition_count(self, topic: str) -> int:
         """The number of partitions. Raises `NoLeaderError` if the topic cannot be looked up."""
@@ -160,10 +165,22 @@ class Cluster:
         errors: list[ConnectionFailedError] = []
         for address in dict.fromkeys((*self._brokers.values(), *self._bootstrap)):
             try:
-                return await (await self.connection(address)).send(api, fields)
+                answer = await (await self.connection(address)).send(api, fields)
             except ConnectionFailedError as error:
                 errors.append(error)
-        raise _unreachable("; ".join(map(str, errors)), errors)
+            else:
+                self._note_reachable(address)
+                return answer
+        failed = _unreachable("; ".join(map(str, errors)), errors)
+        if not self._is_unreachable and not failed.final_code:
+            logger.warning("%s; trying again", failed)
+        self._is_unreachable = True
+        raise failed
+
+    def _note_reachable(self, address: BrokerAddress) -> None:
+        if self._is_unreachable:
+            self._is_unreachable = False
+            logger.warning("a broker answers at %s:%d", *address)
 
     async def close(self) -> None:
         for task in (*self._refreshing.values(), *self._connections.values()):

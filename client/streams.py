@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import Any
 
 from echoless.client.connection_errors import ConnectionFailedError
@@ -29,6 +30,8 @@ async def open_streams(
 
 def _unreachable(error: OSError, address: str, *, is_encrypted: bool) -> ConnectionFailedError:
     reason = error.strerror or str(error) or type(error).__name__
+    if isinstance(error, ConnectionError) and error.errno:
+        reason = os.strerror(error.errno)  # asyncio's text lacks it: "Connect call failed"
     if is_encrypted:
         found = handshake_failure(error, address)
         if found is not None:

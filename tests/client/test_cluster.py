@@ -81,6 +81,23 @@ async def test_lost_connection_is_opened_again(tmp_path):
         await cluster.close()
 
 
+async def test_an_outage_is_logged_once_and_so_is_its_end(tmp_path, caplog):
+    """A producer tries for two minutes by default: its user sees why nothing happens."""
+    cluster = Cluster(parse_addresses("127.0.0.1:1"), timeout_s=10)
+    for _ in range(3):
+        with pytest.raises(NoLeaderError):
+            await cluster.leader("t", 0)
+    unreachable = "127.0.0.1:1 cannot be reached (Connection refused); trying again"
+    assert caplog.messages == [unreachable]
+    async with in_process(tmp_path) as running:
+        cluster._bootstrap = parse_addresses(running.kafka_address)
+        await cluster.leader("t", 0)
+        await cluster.partition_count("t")
+        answers = f"a broker answers at {running.kafka_address}"
+        assert [one for one in caplog.messages if "broker answers" in one] == [answers]
+        await cluster.close()
+
+
 @pytest.mark.parametrize("text", ["", "broker", "broker:", ":9092", "broker:x", "a:1,,b:2"])
 def test_bad_addresses_are_refused(text):
     """The error shows the whole form."""
