@@ -16,6 +16,7 @@ import os
 import statistics
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,7 @@ def measure(spark: Any, directory: Path, address: str, arguments: argparse.Names
     for name, figure in run(nothing).items():
         print(f"noop, {name:38} {figure:11.2f}", flush=True)
     for kind, start in (("data source", ours), ("foreachBatch", ours_for_each)):
-        pairs = in_turn(arguments.rounds, lambda start=start: run(start), lambda: run(stock))
+        pairs = in_turn(arguments.rounds, partial(run, start), partial(run, stock))
         for name, pair in pairs.items():
             print_pair(f"{kind}, {name}", pair, "exactly-once", "stock")
 
