@@ -74,7 +74,7 @@ def single(versions: Sequence[KafkaVersion]) -> Iterator[list[Brokers]]:
 
 @contextmanager
 def three(_versions: Sequence[KafkaVersion]) -> Iterator[list[Brokers]]:
-    """A cluster of three of each kind, Echoless first; state of transactions needs two in-sync replicas."""
+    """A cluster of three of each kind, Echoless first; state of transactions and of the topics needs two in-sync replicas."""
     kafka_settings = {
         "transaction.state.log.num.partitions": _STATE_PARTITIONS,
         "transaction.state.log.replication.factor": "3",
@@ -115,11 +115,12 @@ def _topic(partitions: int) -> str:
 
 
 def create(brokers: Brokers, partitions: int) -> None:
-    """Creates the topic of so many partitions, with a replica on each broker."""
-    topic = _topic(partitions)
+    """Creates the topic of so many partitions, with a replica on each broker; of three, two have to be in sync."""
+    topic, replicas = _topic(partitions), len(brokers.pids)
     admin = AdminClient({"bootstrap.servers": brokers.bootstrap, "log_level": 0})
     admin.list_topics(timeout=_TIMEOUT_S)
-    wanted = NewTopic(topic, num_partitions=partitions, replication_factor=len(brokers.pids))
+    config = {"min.insync.replicas": str(min(2, replicas))}
+    wanted = NewTopic(topic, partitions, replicas, config=config)
     admin.create_topics([wanted], operation_timeout=_TIMEOUT_S)[topic].result(_TIMEOUT_S)
     time.sleep(1)  # Kafka's brokers learn of it a little later
 
