@@ -148,8 +148,9 @@ class Decisions:
     def record_transaction(self, step: TransactionStep) -> None:
         """Keeps one step, numbered here in one sequence with the outcomes."""
         self._number += 1
-        client_id = None if step.client_id is None else step.client_id[:CLIENT_ID_MAX]
-        step = step._replace(number=self._number, client_id=client_id)
+        if step.client_id is not None and len(step.client_id) > CLIENT_ID_MAX:
+            step = step._replace(client_id=step.client_id[:CLIENT_ID_MAX])
+        step = TransactionStep(self._number, *step[1:])
         self._transactions.append(step)
         self._tell(step)
 

@@ -110,20 +110,10 @@ class TransactionalBatch(Unsettled):
         is_add = flight.request.version >= ADDS_FROM
         self._question = question
         self._asked += 1
-        self._answered: AnsweredNowOrLater = flight.parts.ask(
-            TransactionAsk(
-                transactional_id=flight.transactional_id,
-                producer_id=header.producer_id,
-                producer_epoch=header.producer_epoch,
-                is_add=is_add,
-                client_version=2 if is_add else 0,
-                partitions=(
-                    TransactionPartition(
-                        partition.topic, partition.index, partition.topic_id_bytes
-                    ),
-                ),
-            )
-        )
+        place = TransactionPartition(partition.topic, partition.index, partition.topic_id_bytes)
+        identity, version = (header.producer_id, header.producer_epoch), 2 if is_add else 0
+        ask = TransactionAsk(flight.transactional_id, *identity, is_add, version, (place,))
+        self._answered: AnsweredNowOrLater = flight.parts.ask(ask)
         return self._answered
 
     async def append(self) -> PartitionProduced | StoredBatch | Unsettled:

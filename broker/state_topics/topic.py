@@ -36,7 +36,7 @@ class StateTopic:
     def partition_count(self) -> int | None:
         """None while there is no such topic."""
         topic = self._registry.topics.get(self.name)
-        return None if topic is None else topic.partition_count
+        return None if topic is None else len(topic.assignment)
 
     async def until_created(self) -> int:
         """Creates the topic unless it is there; returns its number of partitions.

@@ -8,7 +8,7 @@ records, a transaction may have begun in what is not there: then only what the l
 from __future__ import annotations
 
 from echoless.cli.verification.findings import Findings
-from echoless.protocol.control_records import EndMarker, MarkerType
+from echoless.protocol.control_records import EndMarker
 from echoless.protocol.producer_effect import effect_of
 from echoless.protocol.record_batch import BatchHeader
 from echoless.storage import paths
@@ -39,9 +39,9 @@ class TransactionCheck:
 
     def see(self, header: BatchHeader, marker: EndMarker | None) -> None:
         """Takes in the next batch."""
-        closed = self._open.note(header, header.base_offset, effect_of(header, marker))
-        if closed is not None and marker is not None and marker.type is MarkerType.ABORT:
-            self._aborted.append(closed)
+        aborted = self._open.note(header, header.base_offset, effect_of(header, marker))
+        if aborted is not None:
+            self._aborted.append(aborted)
 
     def skip(self) -> None:
         """Notes that batches are missing, or cannot be read."""

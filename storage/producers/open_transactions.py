@@ -26,6 +26,7 @@ from heapq import heapify, heappop, heappush
 from operator import itemgetter
 from typing import NamedTuple
 
+from echoless.protocol.control_records import MarkerType
 from echoless.protocol.producer_effect import ProducerEffect
 from echoless.protocol.record_batch import BatchHeader
 
@@ -75,19 +76,20 @@ class OpenTransactions:
     ) -> ClosedTransaction | None:
         """Adds a batch that was stored at `base_offset`, after all others.
 
-        Returns the transaction that it ended; None if it ended none. A marker of another epoch ends it too.
+        Returns the transaction that it aborted; None if it aborted none. A marker of another epoch ends it too.
         """
         if effect.opens:
             self.first_offsets.setdefault(header.producer_id, base_offset)
         elif effect.end is not None:
-            return self._end(header.producer_id, base_offset + header.last_offset_delta)
+            first_offset = self.first_offsets.pop(header.producer_id, None)
+            if first_offset is not None:
+                last_offset = base_offset + header.last_offset_delta
+                heappush(self._ended, (first_offset, last_offset))
+                if effect.end.type is MarkerType.ABORT:
+                    return self._aborted(header.producer_id, first_offset, last_offset)
         return None
 
-    def _end(self, producer_id: int, last_offset: int) -> ClosedTransaction | None:
-        first_offset = self.first_offsets.pop(producer_id, None)
-        if first_offset is None:
-            return None
-        heappush(self._ended, (first_offset, last_offset))
+    def _aborted(self, producer_id: int, first_offset: int, last_offset: int) -> ClosedTransaction:
         oldest = self.oldest()
         stable = last_offset + 1 if oldest is None else oldest[1]
         return ClosedTransaction(producer_id, first_offset, last_offset, stable)

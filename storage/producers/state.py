@@ -28,7 +28,6 @@ from operator import itemgetter
 from typing import Final
 
 from echoless.protocol.bound_ids import issue_number
-from echoless.protocol.control_records import MarkerType
 from echoless.protocol.dedup import WINDOW_DEFAULT, ProducerEntry
 from echoless.protocol.leases import LEASED_ID_MIN, is_leased
 from echoless.protocol.marker_decision import LastMarker
@@ -204,7 +203,7 @@ class ProducerStates:
             self.has_transactions = True
         producer_id, first_offsets = header.producer_id, transactions.open.first_offsets
         was_open = producer_id in first_offsets
-        closed = transactions.open.note(header, base_offset, effect)
+        aborted = transactions.open.note(header, base_offset, effect)
         if effect.end is not None:
             offset = base_offset + header.last_offset_delta
             transactions.note_marker(producer_id, effect.end, offset, header.max_timestamp)
@@ -216,9 +215,7 @@ class ProducerStates:
             if was_open:
                 transactions.entries.discard(producer_id)
             self.put(producer_id, entry)
-        if effect.end is None or effect.end.type is MarkerType.COMMIT:
-            return None
-        return closed
+        return aborted
 
     def _leave_order(self, producer_id: int) -> None:
         """Takes a producer out of the order that it was in without a transaction."""

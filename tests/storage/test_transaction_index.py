@@ -129,7 +129,7 @@ def logs(draw: st.DrawFn) -> tuple[list[ClosedTransaction], list[int], int]:
             batch, marker = header(-1, attributes=CONTROL_BIT), EndMarker(MarkerType(kind), 0)
         batch = batch._replace(producer_id=producer_id)
         ended = open_transactions.note(batch, end, effect_of(batch, marker))
-        if ended is not None and kind == MarkerType.ABORT:
+        if ended is not None:
             aborted.append(ended)
         end += 1
     bases = draw(st.sets(st.integers(1, max(end, 1)), max_size=4))

@@ -145,6 +145,14 @@ def test_a_marker_above_the_high_watermark_holds_readers_back() -> None:
     assert one.open.last_stable_offset(17) == 17
 
 
+def test_a_commit_aborts_nothing() -> None:
+    """It ends the transaction, and there is no range to skip."""
+    one = Partition()
+    one.store(data(1))
+    assert one.store(end(1, EndMarker(MarkerType.COMMIT, 0))) is None
+    assert one.open.last_stable_offset(2) == 2
+
+
 def test_a_deleted_beginning_holds_readers_back_at_the_log_start() -> None:
     """Retention ignores transactions."""
     one = Partition()
