@@ -1,6 +1,6 @@
 """`python -m benchmarks.transactional_ids`: what 100,000 transactional ids cost a coordinator, Echoless beside Apache Kafka.
 
-    python -m benchmarks.transactional_ids [brokers] [load] [--ids 100 100000] [--brokers 1 3]
+    python -m benchmarks.transactional_ids [brokers] [load] [failover] [--ids 100 100000] [--brokers 1 3]
 
     brokers  one broker of each kind, then a cluster of three Echoless brokers; for each number of ids: ids/s as they are made, the
              memory that the brokers take on for one; the processor time of a transaction of an id among them, and the share of a
@@ -8,6 +8,8 @@
              each of a hundred ids of a single broker is answered for
     load     a coordinator in this process takes over a partition with so many ids: seconds, memory of one, and the longest
              step of its event loop in processor time
+    failover three brokers of each kind with so many idle ids; SIGKILL of one: seconds until each of a hundred ids is answered for
+             by the others, and their processor time. Few ids show what is not loading
 
 Ids are made by raw requests on thirty-two connections, transactions by librdkafka.
 """
@@ -18,6 +20,7 @@ import argparse
 import asyncio
 import datetime
 import gc
+import itertools
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -46,6 +49,7 @@ from tests.broker.partitions.led import Led
 from tests.broker.transactions.coordinating import Coordinating
 from tests.storage.one_log import NOW_MS
 from tests.support.apache_kafka import ApacheKafka
+from tests.support.apache_kafka_cluster import ApacheKafkaCluster
 from tests.support.cluster import Cluster
 from tests.support.echoless import Echoless
 from tests.support.raw_client import RawConnection
@@ -87,6 +91,23 @@ def single() -> Iterator[list[Running]]:
             one.start()
             found.append(Running(Brokers(kind, one.kafka_address, [one.process.pid]), one))
         yield found
+
+
+@contextmanager
+def three_of_kafka() -> Iterator[list[Running]]:
+    """A cluster of three."""
+    settings = {
+        "transaction.state.log.num.partitions": "8",
+        "transaction.state.log.replication.factor": "3",
+        "transaction.state.log.min.isr": "2",
+    }
+    with (
+        tempfile.TemporaryDirectory(prefix="ids-") as name,
+        ApacheKafkaCluster(Path(name), settings, jvm=KAFKA_JVM) as cluster,
+    ):
+        cluster.start()
+        pids = [one.process.pid for one in cluster.nodes]
+        yield [Running(Brokers("Kafka 3.9.1", cluster.bootstrap, pids), cluster.nodes[0])]
 
 
 @contextmanager
@@ -193,6 +214,25 @@ def measure(running: Running, ids: Sequence[int]) -> None:
     )
 
 
+def fail_over(running: Running, wanted: int) -> None:
+    """One line: what the other brokers do when the first one, which coordinates a third of the ids, is killed."""
+    create(running.brokers, 1)
+    load(running.brokers, Load("transactions"), 1)  # which has the topic of the state made
+    asyncio.run(make(running, 0, wanted))
+    time.sleep(5)
+    kind, pids = running.brokers.name, running.brokers.pids
+    others = Brokers(kind, ",".join(running.addresses[1:]), pids[1:])
+    spent_s, begun_s = others.processor_s(), time.perf_counter()
+    running.first.kill()
+    asyncio.run(ask(Running(others, running.first)))
+    took_s, spent_s = time.perf_counter() - begun_s, others.processor_s() - spent_s
+    print(
+        f"{kind:12} {wanted:7} ids, one of three killed: {took_s:.2f} s until ids are answered for, "
+        f"{spent_s:.2f} s of processor time",
+        flush=True,
+    )
+
+
 def take_over(ids: Sequence[int]) -> None:
     """A coordinator in this process; one line for each number of ids."""
     for wanted in sorted(ids):
@@ -261,6 +301,10 @@ def main() -> None:
     arguments = parser.parse_args()
     if "load" in arguments.what:
         take_over(arguments.ids)
+    if "failover" in arguments.what:
+        for kind, wanted in itertools.product((three, three_of_kafka), arguments.ids):
+            with kind() as (running,):
+                fail_over(running, wanted)
     if "brokers" in arguments.what:
         for count in arguments.brokers:
             with (single if count == 1 else three)() as found:
