@@ -12,7 +12,7 @@ import json
 import re
 from typing import Final
 
-from echoless.pipeline.exactly_once.errors import LedgerError
+from echoless.pipeline.exactly_once.errors import NEW_CHECKPOINT, LedgerError
 from echoless.pipeline.exactly_once.ledger import BATCHES_KEPT
 from echoless.pipeline.exactly_once.ledger_files import LedgerFiles
 from echoless.pipeline.exactly_once.options import NEW_LEDGER
@@ -50,7 +50,7 @@ class BatchRecord:
         if found["query_id"] != self._query_id:
             raise LedgerError(
                 f"{self._what}: the ledger belongs to query {found['query_id'] or '(none)'}, this is "
-                f"{self._query_id or '(none)'}. A new checkpoint needs a new sink name or another ledger"
+                f"{self._query_id or '(none)'}. {NEW_CHECKPOINT}"
             )
         if found["spark_partitions"] != spark_partitions:
             happened = "may have been" if is_late else "would be"
@@ -91,8 +91,7 @@ class BatchRecord:
         last = max(batch_ids, default=-1)
         if last > self._batch_id and self._batch_id not in batch_ids:
             raise LedgerError(
-                f"{self._what}: the ledger is at batch {last} already. A new checkpoint needs a new "
-                "sink name or another ledger"
+                f"{self._what}: the ledger is at batch {last} already. {NEW_CHECKPOINT}"
             )
 
     def _clean(self) -> None:

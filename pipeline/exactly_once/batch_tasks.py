@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 
 from echoless.pipeline.exactly_once.batch_metrics import BatchMetrics, recorded_metrics
 from echoless.pipeline.exactly_once.entries import TaskOrigin
-from echoless.pipeline.exactly_once.errors import LedgerError
+from echoless.pipeline.exactly_once.errors import NEW_CHECKPOINT, LedgerError
 from echoless.pipeline.exactly_once.ledger_files import LedgerFiles
 from echoless.pipeline.exactly_once.verification import OTHER_JOB
 
@@ -104,7 +104,7 @@ class BatchTasks:
         if fields["query_id"] != self._query_id:
             raise LedgerError(
                 f"{self.what}: the ledger belongs to query {fields['query_id'] or '(none)'}, this is "
-                f"{self._query_id or '(none)'}. A new checkpoint needs a new sink name or another ledger"
+                f"{self._query_id or '(none)'}. {NEW_CHECKPOINT}"
             )
         return TaskSlot(name, _origin(fields), fields["lane"], fields["first_run"])
 

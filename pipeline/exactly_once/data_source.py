@@ -42,6 +42,7 @@ from echoless.pipeline.exactly_once.options import (
 from echoless.pipeline.exactly_once.partition_writer import Attempted, write_partition
 from echoless.pipeline.exactly_once.query_mode import (
     check_checkpoint,
+    check_not_refreshed,
     check_options,
     check_reports,
 )
@@ -116,6 +117,8 @@ class ExactlyOnceDataSource(DataSource):
         name = STREAM_NAME if ledger else None
         options = read_options(_plain(self.options), name=name, ledger=ledger)
         check_columns(schema, options)
+        if checkpoint and options.ledger == ledger and not options.accepts_new_ledger:
+            check_not_refreshed(checkpoint, LEDGER_DIRECTORY, settings)
         return ExactlyOnceStreamWriter(identified(placed(options, places)))
 
 

@@ -37,3 +37,6 @@ def unreachable(error: Exception, uri: str = "") -> LedgerError:
 def first_line(error: Exception) -> str:
     """Returns the first line of an error's message."""
     return str(error).strip().partition("\n")[0][:_MESSAGE_MAX] or type(error).__name__
+
+
+NEW_CHECKPOINT: Final = "A new checkpoint (a full refresh of a pipeline begins one, too) needs a new sink name or another ledger"

@@ -29,7 +29,7 @@ from echoless.pipeline.exactly_once.entries import (
     decode_entry,
     encode_entry,
 )
-from echoless.pipeline.exactly_once.errors import LedgerError
+from echoless.pipeline.exactly_once.errors import NEW_CHECKPOINT, LedgerError
 from echoless.pipeline.exactly_once.ledger_files import LedgerFiles
 
 BATCHES_KEPT: Final = 10
@@ -180,8 +180,8 @@ class Ledger:
 
     def _left_behind(self) -> LedgerError:
         return LedgerError(
-            f"{self.location}: the ledger is at batch {self._keys[-1].batch_id} already. A new "
-            "checkpoint needs a new sink name or another ledger"
+            f"{self.location}: the ledger is at batch {self._keys[-1].batch_id} already. "
+            f"{NEW_CHECKPOINT}"
         )
 
     def _take_known(self) -> None:
@@ -204,8 +204,7 @@ class Ledger:
         if entry.query_id != self.location.query_id:
             raise LedgerError(
                 f"{self.location}: the ledger belongs to query {entry.query_id or '(none)'}, this is "
-                f"{self.location.query_id or '(none)'}. A new checkpoint needs a new sink name or "
-                "another ledger"
+                f"{self.location.query_id or '(none)'}. {NEW_CHECKPOINT}"
             )
 
     def _next_key(self) -> _Key:

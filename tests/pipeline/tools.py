@@ -1,7 +1,8 @@
-"""Gets servers of object stores, and a small HDFS, into .cache, for tests/toolchain.py."""
+"""Gets servers of object stores, a small HDFS, and the client of Spark Connect into .cache, for tests/toolchain.py."""
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,11 @@ VERSITYGW: Final = STORES / "versitygw" / "versitygw"
 AZURITE: Final = STORES / "azurite" / "node_modules" / ".bin" / "azurite-blob"
 S3PROXY: Final = STORES / "s3proxy" / "s3proxy-2.9.0-jar-with-dependencies.jar"
 HADOOP: Final = STORES / "hadoop"
+SPARK_CONNECT: Final = STORES.parent / "spark-connect"
+"""Directory to import from."""
+_CONNECT_PACKAGES: Final = (
+    *("grpcio", "grpcio-status", "googleapis-common-protos", "zstandard", "pyyaml"),
+)
 _VERSITYGW: Final = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 _AZURITE: Final = "azurite@3.37.0"
 _S3PROXY: Final = "org.gaul:s3proxy:2.9.0:jar:jar-with-dependencies"
@@ -42,6 +48,11 @@ def _copy_artifacts(directory: Path, *artifacts: str) -> None:
     for artifact in artifacts:
         goal = ["dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={directory}"]
         run(["mvn", "-q", "-B", *goal])
+
+
+def _install_spark_connect() -> None:
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--target", str(SPARK_CONNECT)]
+    run([*pip, *_CONNECT_PACKAGES])
 
 
 def _has_hadoop() -> bool:
@@ -76,5 +87,11 @@ TOOLS: Final = (
         is_present=_has_hadoop,
         prepare=partial(_copy_artifacts, HADOOP, *_HADOOP),
         needs=("java", "mvn"),
+    ),
+    Tool(
+        name="spark-connect",
+        used_by="the sink through Spark Connect, and in Declarative Pipelines",
+        is_present=(SPARK_CONNECT / "grpc_status").is_dir,
+        prepare=_install_spark_connect,
     ),
 )

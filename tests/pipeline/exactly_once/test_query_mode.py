@@ -9,6 +9,7 @@ import pytest
 from echoless.pipeline.exactly_once.errors import OptionError, SinkError
 from echoless.pipeline.exactly_once.query_mode import (
     check_checkpoint,
+    check_not_refreshed,
     check_options,
     check_reports,
 )
@@ -35,6 +36,22 @@ def test_a_query_without_micro_batches_is_refused(tmp_path, batches):
     """At its first start, and after others."""
     with pytest.raises(OptionError, match="continuous"):
         check_checkpoint(checkpoint(tmp_path, offsets=batches, commits=batches))
+
+
+def test_a_full_refresh_of_a_pipeline_is_refused(tmp_path):
+    """It begins a checkpoint beside the old one, whose ledger has stored the rows; a ledger that is there was accepted."""
+    flow = tmp_path / "_checkpoints" / "orders" / "lines"
+    (flow / "0" / "ledger" / "stream").mkdir(parents=True)
+    (flow / "1").mkdir()
+    check_not_refreshed(str(flow / "0"), "ledger")
+    with pytest.raises(
+        OptionError, match=r"full refresh: .*/1 .*acceptNewLedger=true.* delete .*/1"
+    ):
+        check_not_refreshed(str(flow / "1"), "ledger")
+    (flow / "1" / "ledger" / "stream").mkdir(parents=True)
+    check_not_refreshed(str(flow / "1"), "ledger")
+    (tmp_path / "0" / "ledger" / "stream").mkdir(parents=True)
+    check_not_refreshed(str(tmp_path / "1"), "ledger")
 
 
 def test_tasks_that_have_not_reported_are_not_committed():
