@@ -29,8 +29,8 @@ from typing import Final, NamedTuple
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.compiled import compile_tree, keep_compiled_code
+from benchmarks.many_partitions import processor_s
 from benchmarks.pairs import pairs_of, print_pair, several_in_turn
-from benchmarks.request_cost import processor_s
 from benchmarks.versus_kafka import KAFKA_JVM
 from tests.support.apache_kafka import ApacheKafka, KafkaVersion
 from tests.support.apache_kafka_cluster import ApacheKafkaCluster
@@ -52,6 +52,7 @@ class Brokers:
     pids: Sequence[int]
 
     def processor_s(self) -> float:
+        """Processor time that they have taken so far, also in threads that have ended: Kafka's compiler has some."""
         return sum(map(processor_s, self.pids))
 
 
