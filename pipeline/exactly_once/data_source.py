@@ -173,7 +173,7 @@ class ExactlyOnceJobWriter(DataSourceArrowWriter):
 
 
 def register(spark: SparkSession) -> None:
-    """Registers the sink as `format("echoless")` with the session (`docs/sink.md`)."""
+    """Registers the sink and the reader as `format("echoless")` with the session (`docs/sink.md`, `docs/reader.md`)."""
     spark.dataSource.register(_with_places(default_places(spark)))
 
 

@@ -43,9 +43,8 @@ def plan_job(options: ReaderOptions) -> list[OffsetSpan]:
     partitions = topics.partitions()
     starts = resolve(options.start, partitions, topics.offsets, takes_latest=options.starts_late)
     ends = resolve(options.end, partitions, topics.offsets, is_end=True)
+    _check_order(options, starts, ends)
     if options.end.is_explicit:
-        if options.start.is_explicit:
-            _check_order(starts, ends)
         ends = _within_log(options, ends, topics)
     return [
         OffsetSpan(one.topic, one.partition, starts[one], ends[one], found[one.topic].id_text)
@@ -53,11 +52,11 @@ def plan_job(options: ReaderOptions) -> list[OffsetSpan]:
     ]
 
 
-def _check_order(starts: Offsets, ends: Offsets) -> None:
+def _check_order(options: ReaderOptions, starts: Offsets, ends: Offsets) -> None:
     for one, start in starts.items():
         if start > ends[one]:
             raise ReadOptionError(
-                f"options startingOffsets and endingOffsets: {one} would start at {start} and end at {ends[one]}"
+                f"options {options.start.option} and {options.end.option}: {one} would start at {start} and end at {ends[one]}"
             )
 
 

@@ -112,11 +112,6 @@ def schema_options(options: Mapping[str, str]) -> tuple[str, ...]:
     return _columns(own)
 
 
-def without_effect(options: Mapping[str, str]) -> list[str]:
-    """Returns the names of the options that are accepted and change nothing."""
-    return sorted(name for name in options if name.lower() in _WITHOUT_EFFECT)
-
-
 def _columns(own: Mapping[str, Any]) -> tuple[str, ...]:
     possible = (*COLUMNS, HEADERS) if own.get("includes_headers") else COLUMNS
     names: tuple[str, ...] = own.get("columns") or possible

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from echoless.client.connection import AuthenticationError, ConnectionFailedError
 from echoless.pipeline.reading.connections import Address, ask
 from echoless.pipeline.reading.errors import DataLossError, ReadError
-from echoless.pipeline.reading.options import ReaderOptions
+from echoless.pipeline.reading.options import READ_COMMITTED, ReaderOptions
 from echoless.pipeline.reading.span import OffsetSpan
 from echoless.pipeline.reading.topic_metadata import FoundTopic, read_topics
 from echoless.pipeline.reading.visible_batches import AbortedTransaction
@@ -27,6 +27,8 @@ class FetchedBytes(NamedTuple):
     records: bytes
     """Whole batches, perhaps with part of another."""
     aborted: tuple[AbortedTransaction, ...]
+    readable_end: int
+    """Offset up to which a reader may read; -1 if the broker has left records out to slow the reader down."""
 
 
 class OffsetGoneError(Exception):
@@ -83,7 +85,7 @@ class PartitionLog:
             return "the broker did not answer for it"
         code = ErrorCode(int(part.error_code.value))
         if code is ErrorCode.NONE:
-            return _fetched(part)
+            return _fetched(answer, part, self._options.isolation)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             raise OffsetGoneError
         if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
@@ -134,9 +136,11 @@ class PartitionLog:
         }
 
 
-def _fetched(part: Any) -> FetchedBytes:
+def _fetched(answer: Any, part: Any, isolation: int) -> FetchedBytes:
     aborted = tuple(
         AbortedTransaction(int(one.first_offset), int(one.producer_id))
         for one in getattr(part, "aborted_transactions", None) or ()
     )
-    return FetchedBytes(bytes(part.records or b""), aborted)
+    end = part.last_stable_offset if isolation == READ_COMMITTED else part.high_watermark
+    is_throttled = bool(getattr(answer, "throttle_time", None))
+    return FetchedBytes(bytes(part.records or b""), aborted, -1 if is_throttled else int(end))

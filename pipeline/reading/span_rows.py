@@ -26,6 +26,9 @@ logger = logging.getLogger(__name__)
 
 _FIRST_BYTES: Final = 1024 * 1024
 """Bytes of the first fetch: most spans of a stream are short."""
+_EMPTY_MAX: Final = 3
+"""Empty answers about offsets that may be read, after which they are believed to be gone."""
+_EARLIEST_LOCAL: Final = -4
 
 
 def read_span(options: ReaderOptions, span: OffsetSpan) -> Iterator[Any]:
@@ -46,7 +49,7 @@ def _pieces(options: ReaderOptions, span: OffsetSpan) -> Iterator[Sequence[Visib
     """Yields the visible batches of one fetch after the other."""
     log = PartitionLog(options, span)
     position, bytes_max = span.start, min(_FIRST_BYTES, options.fetch_bytes_max)
-    advanced_at = time.monotonic()
+    advanced_at, empty_count = time.monotonic(), 0
     with ThreadPoolExecutor(1, "echoless-fetch") as ahead:
         coming = ahead.submit(log.fetch, position, bytes_max)
         while True:
@@ -60,7 +63,11 @@ def _pieces(options: ReaderOptions, span: OffsetSpan) -> Iterator[Sequence[Visib
                 batches = found.batches
                 if found.next_offset > position:
                     position, advanced_at = found.next_offset, time.monotonic()
-                    bytes_max = options.fetch_bytes_max
+                    bytes_max, empty_count = options.fetch_bytes_max, 0
+                elif not fetched.records and fetched.readable_end >= span.end:
+                    empty_count += 1
+                    if empty_count >= _EMPTY_MAX and _is_on_broker(options, span, position):
+                        return  # compaction has left nothing, and the log has no later batch
             if position < span.end:
                 _check_progress(options, span, position, time.monotonic() - advanced_at)
                 coming = ahead.submit(log.fetch, position, bytes_max)
@@ -83,6 +90,15 @@ def _check_progress(
     raise ReadError(
         f"{span}: no record at or after offset {position} for {options.patience_s:g} s{cause}"
     )
+
+
+def _is_on_broker(options: ReaderOptions, span: OffsetSpan, position: int) -> bool:
+    """Whether the broker itself has the log from there on; a tiered store may answer late, and the broker with nothing."""
+    topics = SourceTopics(options)
+    topics.look_up()
+    target = TopicPartition(span.topic, span.partition)
+    first = topics.offsets({target: _EARLIEST_LOCAL})[target]
+    return first is not None and first <= position
 
 
 def _position_after_loss(options: ReaderOptions, span: OffsetSpan, position: int) -> int:

@@ -32,6 +32,7 @@ _STATES_MAX: Final = 3_000_000
 """States of one search: a gigabyte."""
 _KILLS: Final = 10
 _SPARK_RECORDS: Final = 240_000
+_OPTION_SETS_AT_ONCE: Final = 10
 _CONSOLE: Final = Console(width=120)
 
 
@@ -363,6 +364,30 @@ def applications(_seconds: float, seed: int) -> Outcome:
     return outcome
 
 
+def reader(seconds: float, seed: int) -> Outcome:
+    """Random options to the Spark reader and to Spark's own Kafka source, at Echoless and at Apache Kafka."""
+    from echoless.pipeline.kafka_connector import connector_settings
+    from echoless.pipeline.session import open_session
+    from tests.pipeline.reading.option_sets import Compared
+    from tests.support.echoless import Echoless
+
+    outcome = Outcome()
+    settings = {"spark.driver.memory": "1g", **connector_settings()}
+    spark = open_session("reader", master="local[2]", settings=settings)
+    with _directory("reader", outcome) as directory, _apache_kafka(directory) as kafka:
+        broker = Echoless(directory)
+        broker.start()
+        for number, server in enumerate((broker, kafka)):
+            with Compared(spark, server.kafka_address) as compared:
+                for round_number in _while(seconds / 2):
+                    problems = compared.run(seed + number + 2 * round_number, _OPTION_SETS_AT_ONCE)
+                    outcome.problems += problems
+            outcome.figures.update(compared.figures)
+        broker.kill()
+    spark.stop()
+    return outcome
+
+
 PARTS: Final[dict[str, tuple[float, Callable[[float, int], Outcome]]]] = {
     "simulation": (0.1, simulation),
     "compacted-simulation": (0.05, compacted_simulation),
@@ -379,6 +404,7 @@ PARTS: Final[dict[str, tuple[float, Callable[[float, int], Outcome]]]] = {
     "nemesis": (0.1, nemesis),
     "soak": (0.08, soak),
     "spark": (0.15, spark),
+    "reader": (0.05, reader),
     "transactions": (0.1, transactions),
     "siege": (0.08, siege),
     "applications": (0.1, applications),

@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compatibility.programs import BUILT, JAVA_VERSIONS
+from tests.pipeline.reading.written import read as read_topic
 from tests.support.echoless import SOURCES, Echoless
 from tests.toolchain import require
 from tests.transactions.families.writers import NODE, franz_go_command, kafkajs_command
@@ -153,6 +154,12 @@ def kafka_python(bootstrap: str) -> Rows:
     return found
 
 
+def spark_reader(bootstrap: str) -> Rows:
+    """Reads as a task of the Spark reader does."""
+    rows = read_topic(bootstrap, subscribe=_TOPIC, kafka__isolation__level="read_committed")
+    return [(row["partition"], row["offset"], row["value"].decode()) for row in rows]
+
+
 def program(*command: str) -> Rows:
     """Reads with a program that prints its rows as JSON."""
     done = subprocess.run(
@@ -169,6 +176,7 @@ async def test_every_family_reads_the_same(bootstrap: str, tmp_path: Path) -> No
         "librdkafka": librdkafka(bootstrap),
         "aiokafka": await aiokafka(bootstrap),
         "kafka-python": kafka_python(bootstrap),
+        "spark-reader": spark_reader(bootstrap),
         "kafkajs": program(*kafkajs_command(), "read", *where),
         "franz-go": program(*franz_go_command(tmp_path), "read", *where),
         **{

@@ -11,6 +11,7 @@ from echoless.pipeline.reading import connections, row_batches, span_rows
 from echoless.pipeline.reading.batch_reader import plan_job
 from echoless.pipeline.reading.errors import DataLossError, ReadError
 from echoless.pipeline.reading.options import read_reader_options
+from echoless.pipeline.reading.partition_log import PartitionLog
 from echoless.pipeline.reading.span_rows import read_span
 from tests.pipeline.reading.written import BASE_MS, TOPIC, WITHIN_S, read, write
 from tests.transactions.librdkafka import transactional
@@ -117,6 +118,9 @@ def test_committed_rows_alone_are_read_if_asked_for(broker, monkeypatch):
     assert offsets(read(broker.address))[-1] == (0, 10)
 
 
+_QUICK = {"kafka.fetch.max.wait.ms": "50"}
+
+
 def _planned(broker, **given):
     options = read_reader_options(
         {"kafka.bootstrap.servers": broker.address, "subscribe": TOPIC, **given}, is_stream=False
@@ -184,6 +188,8 @@ def test_an_end_beyond_the_log_is_refused(broker):
             startingOffsets='{"orders": {"0": 4}}',
             endingOffsets='{"orders": {"0": 3}}',
         )
+    with pytest.raises(ReadError, match="orders-0 would start at 4 and end at 2"):
+        read(broker.address, startingTimestamp=str(BASE_MS + 4), endingTimestamp=str(BASE_MS + 2))
 
 
 def test_a_span_without_its_records_is_given_up(broker):
@@ -219,3 +225,23 @@ def test_a_connection_that_ended_is_replaced(broker, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         read(broker.address)
     assert connections._kept == []
+
+
+def test_a_range_that_compaction_has_emptied_ends(broker, monkeypatch):
+    """The log's end is known, and no batch is left before it: the task ends, unless the broker may have them elsewhere."""
+    broker.create(TOPIC, 1)
+    write(broker.address, 0, 5)
+    options, span = _planned(broker, **{"kafkaConsumer.pollTimeoutMs": "1500", **_QUICK})
+    whole = PartitionLog.fetch
+
+    def emptied(log, offset, bytes_max):
+        found = whole(log, offset, bytes_max)
+        return found if offset < 5 else found._replace(records=b"", readable_end=8)
+
+    monkeypatch.setattr(PartitionLog, "fetch", emptied)
+    assert [len(batch) for batch in read_span(options, span._replace(end=8))] == [5]
+    with pytest.raises(ReadError, match="no record at or after offset 5"):
+        list(read_span(options, span._replace(end=9)))
+    monkeypatch.setattr(span_rows, "_is_on_broker", lambda *_: False)
+    with pytest.raises(ReadError, match="no record at or after offset 5"):
+        list(read_span(options, span._replace(end=8)))
