@@ -31,6 +31,8 @@ _CONNECTIONS: Final = 5
 _STATES_MAX: Final = 3_000_000
 """States of one search: a gigabyte."""
 _KILLS: Final = 10
+_RUNS_OF_APPLICATIONS: Final = 7
+_SECONDS_OF_A_KILL: Final = 15.0
 _SPARK_RECORDS: Final = 240_000
 _OPTION_SETS_AT_ONCE: Final = 10
 _CONSOLE: Final = Console(width=120)
@@ -321,25 +323,49 @@ def transactions(seconds: float, _seed: int) -> Outcome:
     return outcome
 
 
-def applications(_seconds: float, seed: int) -> Outcome:
-    """Applications with exactly-once settings, each killed ten times, and brokers below them: one that comes back, and three."""
+def models(seconds: float, _seed: int) -> Outcome:
+    """The models of transactions, each rule and its absence; those that take minutes as long as there is time."""
+    from tests.models.checks import CHECKS
+    from tests.models.spin import ModelError, run
+
+    outcome, end = Outcome(), time.monotonic() + seconds
+    for check in sorted(CHECKS, key=lambda one: not one.is_quick):
+        if not check.is_quick and time.monotonic() > end:
+            outcome.figures["checks for which there was no time"] += 1
+            continue
+        try:
+            found = run(check)
+        except ModelError as error:
+            outcome.problems.append(str(error))
+            continue
+        outcome.figures["rules that hold" if check.holds else "rules that are needed"] += 1
+        outcome.figures["states"] += found.states
+        if check.holds == bool(found.violation):
+            outcome.problems.append(f"{check.name}: {found.violation or 'nothing is violated'}")
+    return outcome
+
+
+def applications(seconds: float, seed: int) -> Outcome:
+    """Applications with exactly-once settings, each killed up to ten times, and brokers below them: one that comes back, and three."""
     import random
 
     from tests.applications import killed
     from tests.applications.servers import Servers, running
     from tests.applications.tools import JARS, STREAMS_4_JARS
 
+    kills = min(_KILLS, max(1, int(seconds / _RUNS_OF_APPLICATIONS / _SECONDS_OF_A_KILL)))
+
     def flink(naming: str) -> Callable[[Servers, Path], Counter[str]]:
         dice = random.Random(seed)
         return lambda servers, directory: killed.copy_with_flink(
-            servers, directory, naming, _KILLS, dice
+            servers, directory, naming, kills, dice
         )
 
     def streams(jars: Path) -> Callable[[Servers, Path], Counter[str]]:
-        return lambda servers, directory: killed.count_words(servers, directory, jars, _KILLS)
+        return lambda servers, directory: killed.count_words(servers, directory, jars, kills)
 
     def connect(servers: Servers, directory: Path) -> Counter[str]:
-        return killed.copy_with_connect(servers, directory, _KILLS)
+        return killed.copy_with_connect(servers, directory, kills)
 
     outcome = Outcome()
     for name, brokers, play in (
@@ -406,6 +432,7 @@ PARTS: Final[dict[str, tuple[float, Callable[[float, int], Outcome]]]] = {
     "spark": (0.15, spark),
     "reader": (0.05, reader),
     "transactions": (0.1, transactions),
+    "models": (0.02, models),
     "siege": (0.08, siege),
     "applications": (0.1, applications),
 }

@@ -7,7 +7,7 @@ happens. Nothing here breaks what the configuration does not promise to survive 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from random import Random
 from types import SimpleNamespace
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
     from tests.simulation.machine import Machine
     from tests.simulation.observations import Spot
+    from tests.simulation.process import Process
 
 Undo = Callable[[], None]
 Fault = Callable[["Cluster", Random], Undo]
@@ -58,15 +59,44 @@ def restart(machine: Machine) -> Undo:
     return undo
 
 
+# --- means of faults, here and of transactions ---
+
+
+def kill_machine(machine: Machine) -> Undo:
+    """Sends SIGKILL; it stays down until the end of the fault."""
+    machine.is_wanted = False
+    machine.kill()
+    return restart(machine)
+
+
+def pause_process(process: Process) -> Undo:
+    """Sends SIGSTOP."""
+    process.pause()
+    return process.resume
+
+
+def change_weather(cluster: Cluster, weather: Weather) -> Undo:
+    """Has all messages meet this weather."""
+    network = cluster.network
+    before, network.weather = network.weather, weather
+
+    def undo() -> None:
+        network.weather = before
+
+    return undo
+
+
+def cut_off(cluster: Cluster, node: str, others: Iterable[str]) -> Undo:
+    """Nothing gets from the node to these others, nor back."""
+    return _cut(cluster, [link for other in others for link in ((node, other), (other, node))])
+
+
 # --- processes and machines ---
 
 
 def kill(cluster: Cluster, rng: Random) -> Undo:
     """SIGKILL."""
-    machine = _machine(cluster, rng)
-    machine.is_wanted = False
-    machine.kill()
-    return restart(machine)
+    return kill_machine(_machine(cluster, rng))
 
 
 def kill_leader(cluster: Cluster, rng: Random) -> Undo:
@@ -78,10 +108,7 @@ def kill_leader(cluster: Cluster, rng: Random) -> Undo:
     ]
     if not leaders:
         return NOTHING
-    machine = rng.choice(leaders)
-    machine.is_wanted = False
-    machine.kill()
-    return restart(machine)
+    return kill_machine(rng.choice(leaders))
 
 
 def power(cluster: Cluster, rng: Random) -> Undo:
@@ -160,9 +187,7 @@ def pause(cluster: Cluster, rng: Random) -> Undo:
     processes += cluster.client_processes if rng.random() < 1 / 4 else []
     if not processes:
         return NOTHING
-    process = rng.choice(processes)
-    process.pause()
-    return process.resume
+    return pause_process(rng.choice(processes))
 
 
 def full_disk(cluster: Cluster, rng: Random) -> Undo:
@@ -218,13 +243,7 @@ def clock(cluster: Cluster, rng: Random) -> Undo:
 
 def weather(cluster: Cluster, rng: Random) -> Undo:
     """Messages are slow, get lost, come twice; connections break."""
-    network = cluster.network
-    before, network.weather = network.weather, STORM
-
-    def undo() -> None:
-        network.weather = before
-
-    return undo
+    return change_weather(cluster, STORM)
 
 
 def cut_one_way(cluster: Cluster, rng: Random) -> Undo:
@@ -242,7 +261,7 @@ def isolate(cluster: Cluster, rng: Random) -> Undo:
         others.append(COORDINATOR)
     if how_alone > 1:
         others += [process.name for process in cluster.client_processes]
-    return _cut(cluster, [link for other in others for link in ((node, other), (other, node))])
+    return cut_off(cluster, node, others)
 
 
 def cut_from_coordinator(cluster: Cluster, rng: Random) -> Undo:

@@ -8,7 +8,15 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from echoless.broker.config.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
-from tests.simulation.faults import FAULTS, NOTHING, Fault, Undo, restart
+from tests.simulation.faults import (
+    FAULTS,
+    NOTHING,
+    Fault,
+    Undo,
+    change_weather,
+    kill_machine,
+    pause_process,
+)
 from tests.simulation.network import Weather
 
 if TYPE_CHECKING:
@@ -62,13 +70,7 @@ def _lose(cluster: Cluster, message_type: str, weather: Weather) -> Undo:
 
 def break_connections(cluster: Cluster, rng: Random) -> Undo:
     """Connections of clients break after they have sent something: answers are lost, requests come late."""
-    network = cluster.network
-    before, network.weather = network.weather, _BREAKING
-
-    def undo() -> None:
-        network.weather = before
-
-    return undo
+    return change_weather(cluster, _BREAKING)
 
 
 def kill_coordinator(cluster: Cluster, rng: Random) -> Undo:
@@ -76,21 +78,15 @@ def kill_coordinator(cluster: Cluster, rng: Random) -> Undo:
     machines = list(_leading(cluster, (TRANSACTION_STATE, TRANSACTION_STATE, CONSUMER_OFFSETS)))
     if not machines:
         return NOTHING
-    machine = rng.choice(machines)
-    machine.is_wanted = False
-    machine.kill()
-    return restart(machine)
+    return kill_machine(rng.choice(machines))
 
 
 def pause_coordinator(cluster: Cluster, rng: Random) -> Undo:
     """SIGSTOP for one that leads a partition of the state of transactions."""
-    machines = [one for one in _leading(cluster, (TRANSACTION_STATE,)) if one.process is not None]
-    if not machines:
+    processes = [one.process for one in _leading(cluster, (TRANSACTION_STATE,)) if one.process]
+    if not processes:
         return NOTHING
-    process = rng.choice(machines).process
-    assert process is not None
-    process.pause()
-    return process.resume
+    return pause_process(rng.choice(processes))
 
 
 def move_coordinator(cluster: Cluster, rng: Random) -> Undo:
@@ -116,9 +112,7 @@ def sleep_client(cluster: Cluster, rng: Random) -> Undo:
     processes = [one for one in cluster.client_processes if one.name.startswith(("w", "copier"))]
     if not processes:
         return NOTHING
-    process = rng.choice(processes)
-    process.pause()
-    return process.resume
+    return pause_process(rng.choice(processes))
 
 
 def _leading(cluster: Cluster, topics: Iterable[str]) -> Iterable[Machine]:

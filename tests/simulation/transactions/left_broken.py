@@ -7,7 +7,13 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tests.simulation.checkers.settled import partitions_of
-from tests.simulation.faults import COORDINATOR, Undo, restart
+from tests.simulation.faults import (
+    COORDINATOR,
+    Undo,
+    cut_off,
+    kill_machine,
+    pause_process,
+)
 from tests.simulation.transactions.faults import MARKERS, SLOW
 
 if TYPE_CHECKING:
@@ -69,17 +75,10 @@ def _has_its_session(cluster: Cluster, machine: Machine) -> bool:
 
 def _break(cluster: Cluster, rng: Random, machine: Machine) -> Undo:
     way = rng.choice(("kill", "pause", "isolate"))
-    process = machine.process
-    if way == "kill" or process is None:
-        machine.is_wanted = False
-        machine.kill()
-        return restart(machine)
+    if way == "kill" or machine.process is None:
+        return kill_machine(machine)
     if way == "pause":
-        process.pause()
-        return process.resume
-    everyone = [one.node for one in cluster.machines.values() if one is not machine]
-    everyone += [COORDINATOR, *(one.name for one in cluster.client_processes)]
-    for other in everyone:
-        cluster.network.cut(machine.node, other)
-        cluster.network.cut(other, machine.node)
-    return cluster.network.heal
+        return pause_process(machine.process)
+    others = [one.node for one in cluster.machines.values() if one is not machine]
+    others += [COORDINATOR, *(one.name for one in cluster.client_processes)]
+    return cut_off(cluster, machine.node, others)

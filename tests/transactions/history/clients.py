@@ -2,83 +2,40 @@
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar
+from collections.abc import Iterable
+from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicPartition
 
-from tests.transactions.history.events import Outcome, Place, Seen, Sent, Transaction
-
-T = TypeVar("T")
-INPUT: Final[Place] = ("t", 0)
-COPIES: Final[Place] = ("copies", 0)
-WRITTEN: Final[tuple[Place, ...]] = (INPUT, ("t", 1), ("t", 2))
-PLACES: Final[tuple[Place, ...]] = (*WRITTEN, COPIES)
-GROUP: Final = "copiers"
-TRANSACTION_TIMEOUT_S: Final = 15
-CALL_S: Final = 10.0
-GIVE_UP_S: Final = 90.0
-"""How long a step of a producer may last; longer is a problem of the run."""
-MOST_RECORDS: Final = 6
-ENDS: Final = ("commit",) * 14 + ("abort",) * 3 + ("abandon",) + ("hasty",) * 2
-
-
-def consumer_of(bootstrap: str, group: str) -> Consumer:
-    """A reader of committed records that commits nothing by itself and reports the ends of partitions."""
-    return Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": group,
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "error",
-            "reconnect.backoff.max.ms": 500,
-            "log_level": 0,
-        }
-    )
+from tests.transactions.history.events import Outcome, Place, Seen, Transaction
+from tests.transactions.history.writing import (
+    CALL_S,
+    COPIES,
+    ENDS,
+    GIVE_UP_S,
+    INPUT,
+    MOST_RECORDS,
+    PLACES,
+    TRANSACTION_TIMEOUT_S,
+    WRITTEN,
+    Client,
+    Copying,
+    Writing,
+    consumer_of,
+)
 
 
-class Client(threading.Thread):
-    """A thread whose unexpected end is a problem of the run."""
-
-    def __init__(self, name: str, stopping: threading.Event) -> None:
-        super().__init__(name=name, daemon=True)
-        self.stopping = stopping
-        self.problems: list[str] = []
-
-    def run(self) -> None:
-        try:
-            self.work()
-        except Exception as error:  # noqa: BLE001 - the verdict names it
-            self.problems.append(f"{self.name}: {error!r}")
-
-    def work(self) -> None:
-        raise NotImplementedError
-
-
-class Writer(Client):
+class Writer(Writing[Producer]):
     """One transactional id, with one instance of a producer after another."""
-
-    def __init__(self, name: str, bootstrap: str, seed: int, stopping: threading.Event) -> None:
-        super().__init__(name, stopping)
-        self.transactions: list[Transaction] = []
-        self.counts: Counter[str] = Counter()
-        self.bootstrap = bootstrap
-        self._dice = random.Random(f"{seed} {name}")
-        self._producer: Producer | None = None
-        self._instances = 0
-        self._values = 0
 
     def work(self) -> None:
         while not self.stopping.is_set():
-            producer = self._producer or self._start()
-            self._transact(producer, self._dice.choice(ENDS))
-        if self._producer is None:
+            producer = self.producer or self._start()
+            self._transact(producer, self.dice.choice(ENDS))
+        if self.producer is None:
             self._start()  # ends what the last instance left open
 
     def _start(self) -> Producer:
@@ -101,31 +58,21 @@ class Writer(Client):
                 self.counts[f"init: {error.args[0].name()}"] += 1
                 _check(until, error)
                 continue
-            self._instances += 1
-            self._producer = producer
-            self.started()
+            self.has_begun(producer)
             return producer
-
-    def started(self) -> None:
-        """Is called when a new instance has fenced the one before."""
 
     def fill(self, producer: Producer, one: Transaction) -> bool:
         """Sends the records of a transaction; returns whether there are any."""
-        for _ in range(self._dice.randint(1, MOST_RECORDS)):
-            self.send(producer, one, self._dice.choice(WRITTEN))
-            producer.poll(self._dice.choice((0, 0, 0.005)))
+        for _ in range(self.dice.randint(1, MOST_RECORDS)):
+            self.send(producer, one, self.dice.choice(WRITTEN))
+            producer.poll(self.dice.choice((0, 0, 0.005)))
         return True
-
-    def aborted(self) -> None:
-        """Is called when a transaction did not commit."""
 
     def send(
         self, producer: Producer, one: Transaction, place: Place, source: str | None = None
     ) -> None:
         """Sends a new value, and has its offset written down when it is acknowledged."""
-        self._values += 1
-        index, value = len(one.sent), f"{self.name}-{self._values}"
-        one.sent.append(Sent(place, value, None, source))
+        index, value = len(one.sent), self.new_value(one, place, source)
 
         def acknowledge(error: Any, message: Any) -> None:
             if error is None and message.offset() >= 0:
@@ -134,9 +81,7 @@ class Writer(Client):
         producer.produce(place[0], value.encode(), partition=place[1], on_delivery=acknowledge)
 
     def _transact(self, producer: Producer, end: str) -> None:
-        one = Transaction(
-            process=f"{self.name}/{self._instances}", name=self.name, began=time.monotonic()
-        )
+        one = self.new_transaction()
         try:
             producer.begin_transaction()
             self.transactions.append(one)
@@ -150,13 +95,13 @@ class Writer(Client):
             case "commit":
                 self._commit(producer, one, GIVE_UP_S)
             case "hasty":
-                self._commit(producer, one, self._dice.uniform(0, 0.02))
+                self._commit(producer, one, self.dice.uniform(0, 0.02))
             case "abort":
                 one.outcome = Outcome.FAILED
                 self._abort(producer)
             case _:
                 one.outcome = Outcome.FAILED
-                producer.flush(self._dice.uniform(0, 0.05))
+                producer.flush(self.dice.uniform(0, 0.05))
                 self._drop(producer)
         self.counts[f"{end}: {one.outcome.value}"] += 1
         if one.outcome is not Outcome.OK:
@@ -212,44 +157,24 @@ class Writer(Client):
 
     def _drop(self, producer: Producer) -> None:
         producer.purge()
-        self._producer = None
+        self.producer = None
 
 
-class Copier(Writer):
-    """Copies the input; offsets are committed in the transactions that copy."""
-
-    def __init__(self, name: str, bootstrap: str, seed: int, stopping: threading.Event) -> None:
-        super().__init__(name, bootstrap, seed, stopping)
-        self._consumer = consumer_of(bootstrap, GROUP)
-
-    def started(self) -> None:
-        self._return()
-
-    def aborted(self) -> None:
-        if self._producer is not None:
-            self._return()
+class Copier(Copying[Producer], Writer):
+    """Copies the input."""
 
     def fill(self, producer: Producer, one: Transaction) -> bool:
-        messages = [m for m in self._consumer.consume(MOST_RECORDS, 0.3) if m.error() is None]
-        if not messages:
+        taken = self.taken(one)
+        if not taken:
             return False
-        for message in messages:
-            value = message.value().decode()
-            one.seen.append(Seen(INPUT, message.offset(), value, time.monotonic()))
-            self.send(producer, one, COPIES, value)
+        for seen in taken:
+            self.send(producer, one, COPIES, seen.value)
         producer.send_offsets_to_transaction(
-            [TopicPartition(*INPUT, messages[-1].offset() + 1)],
-            self._consumer.consumer_group_metadata(),
+            [TopicPartition(*INPUT, taken[-1].offset + 1)],
+            self.consumer.consumer_group_metadata(),
             CALL_S,
         )
         return True
-
-    def _return(self) -> None:
-        """Reads on from the committed offset."""
-        offset = until_answered(
-            lambda: self._consumer.committed([TopicPartition(*INPUT)], CALL_S)[0]
-        ).offset
-        self._consumer.assign([TopicPartition(*INPUT, max(offset, 0))])
 
 
 class Reader(Client):
@@ -302,14 +227,3 @@ def _check(until: float, error: KafkaException) -> None:
     """Raises TimeoutError if it is too late to go on after an error."""
     if time.monotonic() > until:
         raise TimeoutError(f"not done within {GIVE_UP_S} s: {error}") from error
-
-
-def until_answered(ask: Callable[[], T]) -> T:
-    """The answer, as soon as no error takes its place."""
-    until = time.monotonic() + GIVE_UP_S
-    while True:
-        try:
-            return ask()
-        except KafkaException:
-            if time.monotonic() > until:
-                raise

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import threading
 import time
-from collections import Counter
-
-from confluent_kafka import TopicPartition
 
 from echoless.client.async_producer import AsyncProducer, RecordDelivery
 from echoless.client.errors import DeliveryError, ProducerError
 from echoless.client.settings import Settings
 from echoless.client.transactions.errors import AbortableError, TransactionError, UnansweredError
 from echoless.client.transactions.group_metadata import GroupMetadata
-from tests.transactions.history.clients import (
-    CALL_S,
+from tests.transactions.history.events import Outcome, Place, Transaction
+from tests.transactions.history.writing import (
     COPIES,
     ENDS,
     GIVE_UP_S,
@@ -25,11 +21,9 @@ from tests.transactions.history.clients import (
     MOST_RECORDS,
     TRANSACTION_TIMEOUT_S,
     WRITTEN,
-    Client,
-    consumer_of,
-    until_answered,
+    Copying,
+    Writing,
 )
-from tests.transactions.history.events import Outcome, Place, Seen, Sent, Transaction
 
 SETTINGS = Settings(
     batch_records_max=3,
@@ -39,43 +33,28 @@ SETTINGS = Settings(
 )
 
 
-class OurWriter(Client):
+class OurWriter(Writing[AsyncProducer]):
     """One transactional id, with one instance of a producer after another."""
 
     def __init__(self, name: str, bootstrap: str, seed: int, stopping: threading.Event) -> None:
-        super().__init__(name, stopping)
-        self.transactions: list[Transaction] = []
-        self.counts: Counter[str] = Counter()
-        self._servers = bootstrap
-        self.dice = random.Random(f"{seed} {name}")
-        self._producer: AsyncProducer | None = None
+        super().__init__(name, bootstrap, seed, stopping)
         self._deliveries: list[tuple[int, RecordDelivery]] = []
-        self._instances = 0
-        self._values = 0
 
     def work(self) -> None:
         asyncio.run(self._work())
 
     async def _work(self) -> None:
         while not self.stopping.is_set():
-            producer = self._producer or await self._start()
+            producer = self.producer or await self._start()
             await self._transact(producer, self.dice.choice(ENDS))
-        await (self._producer or await self._start()).close()
+        await (self.producer or await self._start()).close()
 
     async def _start(self) -> AsyncProducer:
         """A new instance, which ends what the last one left open."""
-        producer = AsyncProducer(self._servers, SETTINGS, transactional_id=self.name)
+        producer = AsyncProducer(self.bootstrap, SETTINGS, transactional_id=self.name)
         await producer.start()
-        self._instances += 1
-        self._producer = producer
-        self.started()
+        self.has_begun(producer)
         return producer
-
-    def started(self) -> None:
-        """Is called when a new instance has fenced the one before."""
-
-    def aborted(self) -> None:
-        """Is called when a transaction did not commit."""
 
     async def fill(self, producer: AsyncProducer, one: Transaction) -> bool:
         """Sends the records of a transaction; returns whether there are any."""
@@ -88,16 +67,12 @@ class OurWriter(Client):
         self, producer: AsyncProducer, one: Transaction, place: Place, source: str | None = None
     ) -> None:
         """Sends a new value."""
-        self._values += 1
-        value = f"{self.name}-{self._values}"
-        one.sent.append(Sent(place, value, None, source))
+        value = self.new_value(one, place, source)
         delivery = await producer.send(place[0], value.encode(), partition=place[1])
         self._deliveries.append((len(one.sent) - 1, delivery))
 
     async def _transact(self, producer: AsyncProducer, end: str) -> None:
-        one = Transaction(
-            process=f"{self.name}/{self._instances}", name=self.name, began=time.monotonic()
-        )
+        one = self.new_transaction()
         self._deliveries.clear()
         try:
             await producer.begin_transaction()
@@ -151,40 +126,17 @@ class OurWriter(Client):
     async def _drop(self, producer: AsyncProducer, after_s: float = 0.0) -> None:
         await asyncio.sleep(after_s)
         await producer.close()
-        self._producer = None
+        self.producer = None
 
 
-class OurCopier(OurWriter):
-    """Copies the input; offsets are committed in the transactions that copy."""
-
-    def __init__(self, name: str, bootstrap: str, seed: int, stopping: threading.Event) -> None:
-        super().__init__(name, bootstrap, seed, stopping)
-        self._consumer = consumer_of(bootstrap, GROUP)
-
-    def started(self) -> None:
-        self._return()
-
-    def aborted(self) -> None:
-        if self._producer is not None:
-            self._return()
+class OurCopier(Copying[AsyncProducer], OurWriter):
+    """Copies the input."""
 
     async def fill(self, producer: AsyncProducer, one: Transaction) -> bool:
-        following = None
-        for message in self._consumer.consume(MOST_RECORDS, 0.3):
-            if message.error() is not None:
-                continue
-            offset, value = message.offset() or 0, (message.value() or b"").decode()
-            one.seen.append(Seen(INPUT, offset, value, time.monotonic()))
-            await self.send(producer, one, COPIES, value)
-            following = offset + 1
-        if following is None:
+        taken = self.taken(one)
+        if not taken:
             return False
-        await producer.send_offsets({INPUT: following}, GroupMetadata(GROUP))
+        for seen in taken:
+            await self.send(producer, one, COPIES, seen.value)
+        await producer.send_offsets({INPUT: taken[-1].offset + 1}, GroupMetadata(GROUP))
         return True
-
-    def _return(self) -> None:
-        """Reads on from the committed offset."""
-        offset = until_answered(
-            lambda: self._consumer.committed([TopicPartition(*INPUT)], CALL_S)[0]
-        ).offset
-        self._consumer.assign([TopicPartition(*INPUT, max(offset, 0))])

@@ -22,7 +22,11 @@ from tests.proofs import verdict
 from tests.support.cluster import Cluster
 from tests.support.echoless import Echoless
 from tests.transactions.history.checker import check
-from tests.transactions.history.clients import (
+from tests.transactions.history.clients import Copier, Reader, Writer, read_to_the_ends
+from tests.transactions.history.events import History
+from tests.transactions.history.our_clients import OurCopier, OurWriter
+from tests.transactions.history.stored import read_stored
+from tests.transactions.history.writing import (
     CALL_S,
     COPIES,
     GIVE_UP_S,
@@ -31,16 +35,9 @@ from tests.transactions.history.clients import (
     PLACES,
     WRITTEN,
     Client,
-    Copier,
-    Reader,
-    Writer,
     consumer_of,
-    read_to_the_ends,
     until_answered,
 )
-from tests.transactions.history.events import History
-from tests.transactions.history.our_clients import OurCopier, OurWriter
-from tests.transactions.history.stored import read_stored
 
 logger = logging.getLogger(__name__)
 
