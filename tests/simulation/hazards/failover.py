@@ -106,13 +106,13 @@ def _with_slow_questions(leader: Machine) -> IsrChanges:
     member = leader.broker.membership
     assert isinstance(member, ClusterMember)
     changes = member._isr_changes
-    ask = changes._read_epoch
+    ask = changes._epochs._read
 
     async def ask_slowly(broker_id: int) -> int | None:
         await asyncio.sleep(0.3)
         return await ask(broker_id)
 
-    changes._read_epoch = ask_slowly
+    changes._epochs._read = ask_slowly
     return changes
 
 
