@@ -35,7 +35,7 @@ STOPPED = 1
 _TIMEOUT_S = 600.0
 _SETTLING_S = 5.0
 _ASKED_AGAIN_S = 0.2
-"""Metadata of thousands of partitions cost the brokers processor time, too."""
+"""At least: metadata of thousands of partitions cost the brokers processor time, too, so a long step is asked about less often."""
 
 
 class Moves:
@@ -94,10 +94,10 @@ class Moves:
         begun, begun_s = time.perf_counter(), spent_s(pids)
         begin()
         self._figures.note(f"{name}, until it is answered, s", time.perf_counter() - begun)
-        deadline = begun + _TIMEOUT_S
         while not self._is_so(is_done):
-            assert time.perf_counter() < deadline, f"{name} takes too long"
-            time.sleep(_ASKED_AGAIN_S)
+            passed_s = time.perf_counter() - begun
+            assert passed_s < _TIMEOUT_S, f"{name} takes too long"
+            time.sleep(max(_ASKED_AGAIN_S, passed_s / 20))
         self._figures.note(f"{name}, until it is done, s", time.perf_counter() - begun)
         time.sleep(_SETTLING_S)
         self._figures.note(f"{name} and 5 s more, processor time, s", spent_s(pids) - begun_s)
