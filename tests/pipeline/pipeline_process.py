@@ -1,4 +1,4 @@
-"""`python -m echoless.spark ...` in a separate process, as a user runs it: killed, stopped, read.
+"""`python -m echoless.spark ...`, or a job of the tests, in a separate process, as a user runs it: killed, stopped, read.
 
 A driver's JVM survives a killed driver for a moment; it belongs to its process group, and
 `wait_for_group` sees its end. Python workers have their own group, and end after their JVM; the
@@ -17,6 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.support.echoless import REPOSITORY
+
 _TIMEOUT_S = 240.0
 _PAUSE_S = 0.05
 _SMALL_JVM = {"PYSPARK_SUBMIT_ARGS": "--driver-memory 1g pyspark-shell"}
@@ -25,17 +27,25 @@ _SMALL_JVM = {"PYSPARK_SUBMIT_ARGS": "--driver-memory 1g pyspark-shell"}
 class PipelineProcess:
     """One run. Use it in a `with` block: anything still running is killed at its end."""
 
-    def __init__(self, *arguments: str, directory: Path, uses_spark: bool = True) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        directory: Path,
+        uses_spark: bool = True,
+        module: str = "echoless.spark",
+    ) -> None:
         self._arguments = (*arguments, "--master", "local[2]") if uses_spark else arguments
         self._directory = directory
+        self._module = module
+        self._path = {"PYTHONPATH": str(REPOSITORY)} if module.startswith("tests.") else {}
 
     def __enter__(self) -> Self:
         self._directory.mkdir(parents=True, exist_ok=True)
         self._log = (self._directory / "log").open("a+")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "echoless.spark", *self._arguments],
+            [sys.executable, "-m", self._module, *self._arguments],
             cwd=self._directory,
-            env={**os.environ, **_SMALL_JVM},
+            env={**os.environ, **_SMALL_JVM, **self._path},
             stdout=self._log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
