@@ -26,7 +26,7 @@ def _answers_come_before_the_commit() -> Patches:
     store = transactional_id._store
 
     def eager(
-        state: Any, value: Any, given: Any, reply_id: Any = None, answer: Any = None
+        state: Any, value: Any, given: Any, reply_id: Any = None, answer: Any = None, **_: bool
     ) -> Stepped:
         changed, effects = store(state, value, given)
         return changed, [*effects, *([] if reply_id is None else [Reply(reply_id, answer)])]
@@ -37,8 +37,8 @@ def _answers_come_before_the_commit() -> Patches:
 def _markers_go_out_before_the_commit() -> Patches:
     store = transactional_id._store
 
-    def eager(state: Any, value: Any, *others: Any) -> Stepped:
-        changed, effects = store(state, value, *others)
+    def eager(state: Any, value: Any, *others: Any, **named: bool) -> Stepped:
+        changed, effects = store(state, value, *others, **named)
         if value is not None and value.status.is_prepared and value.partitions:
             effects.append(transactional_id._markers(value, value.partitions))
         return changed, effects
