@@ -20,7 +20,7 @@ from tests.simulation.groups.history import settings as group_settings
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.observations import Observations, Spot
 from tests.simulation.transactions import probes, swarm
-from tests.simulation.transactions.faults import OWN
+from tests.simulation.transactions.faults import own_kinds
 from tests.simulation.transactions.history import TransactionHistory
 from tests.simulation.transactions.history import settings as transaction_settings
 from tests.simulation.virtual_loop import LivelockError
@@ -146,7 +146,9 @@ def _play_groups(cluster: Cluster, rng: Random, faults: Sequence[str] | None) ->
 def _play_transactions(cluster: Cluster, rng: Random, faults: Sequence[str] | None) -> None:
     history = TransactionHistory(cluster, rng)
     if faults is None:
-        faults = swarm.faults(rng, [*_kinds_of_faults(cluster, rng), *OWN])
+        kinds = _kinds_of_faults(cluster, rng)
+        own = own_kinds(kinds, cluster.machines[1].config.log_flush)
+        faults = swarm.faults(rng, [*kinds, *own])
     with probes.counting(history.seen.count):
         if history.play(faults) and has_settled(cluster):
             settled.judge(cluster)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Final
 
 from echoless.broker.config.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from echoless.broker.config.loading import LogFlush
 from tests.simulation.faults import (
+    COORDINATOR,
     FAULTS,
     NOTHING,
     Fault,
@@ -107,6 +109,25 @@ def move_coordinator(cluster: Cluster, rng: Random) -> Undo:
     return undo
 
 
+def expire_session(cluster: Cluster, rng: Random) -> Undo:
+    """As in every history, but of a broker that soon learns of it.
+
+    One that is cut off takes itself for the groups' coordinator until its guard's time is over, and gives a copier the
+    offsets that it has, while another commits newer ones. A session that no one ends by hand ends after that time.
+    """
+    connected = [
+        machine.session_tree.session_id
+        for machine in cluster.machines.values()
+        if machine.session_tree is not None
+        and machine.session_tree.session_id
+        and not cluster.network.is_cut(machine.node, COORDINATOR)
+        and not cluster.network.is_cut(COORDINATOR, machine.node)
+    ]
+    if connected and not cluster.server.is_down:
+        cluster.server.expire(rng.choice(connected))
+    return NOTHING
+
+
 def sleep_client(cluster: Cluster, rng: Random) -> Undo:
     """SIGSTOP for a program that writes in transactions."""
     processes = [one for one in cluster.client_processes if one.name.startswith(("w", "copier"))]
@@ -125,6 +146,7 @@ def _leading(cluster: Cluster, topics: Iterable[str]) -> Iterable[Machine]:
 
 TRANSACTION_FAULTS: Final[dict[str, tuple[int, Fault]]] = {
     **FAULTS,
+    "expire session": (FAULTS["expire session"][0], expire_session),
     "lose markers": (3, lose_markers),
     "lose questions": (3, lose_questions),
     "break connections": (3, break_connections),
@@ -134,4 +156,12 @@ TRANSACTION_FAULTS: Final[dict[str, tuple[int, Fault]]] = {
     "sleep client": (3, sleep_client),
 }
 """How often each strikes, compared with the others."""
-OWN: Final = tuple(name for name in TRANSACTION_FAULTS if name not in FAULTS)
+_STOPPING: Final = ("kill coordinator", "pause coordinator")
+
+
+def own_kinds(kinds: Collection[str], log_flush: LogFlush) -> list[str]:
+    """Those that are not in every history, and may occur beside these: see `FAULTS_WITH_LOST_POWER`."""
+    own = [name for name in TRANSACTION_FAULTS if name not in FAULTS]
+    if log_flush is LogFlush.OS and "power" in kinds:
+        return [name for name in own if name not in _STOPPING]
+    return own
