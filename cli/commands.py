@@ -1,38 +1,80 @@
-"""All subcommands except `serve`'s own parsing: one file each, assembled here."""
+"""All subcommands except `serve`'s own parsing: one file each, assembled here.
+
+Only the file of the command that was asked for is imported, since importing all takes longer than most commands do.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Collection, Mapping, Sequence
+from importlib import import_module
 from typing import Annotated, Final
 
 import typer
 
-from echoless.cli import (
-    accept_loss,
-    acls,
-    brokers,
-    consume,
-    coordinator,
-    decisions,
-    demo,
-    dump,
-    faults,
-    features,
-    groups,
-    produce,
-    producers,
-    scenario,
-    strays,
-    topics,
-    trace,
-    transactions,
-    users,
-    verify,
-)
+_HELP: Final[Mapping[str, str]] = {
+    "brokers": "Show what each broker holds: partitions, how many it leads, bytes; with an id, each of its partitions.",
+    "consume": "Print the records of a topic.",
+    "produce": "Send each line of standard input as a record; each is stored once.",
+    "producers": "Show the idempotent producers that a topic remembers.",
+    "dump": "Show batches or records of a log, entries of indexes, snapshots and checkpoints.",
+    "verify": "Check a data directory: checksums, offsets, sequences, snapshots, indexes, topics.",
+    "accept-loss": "Accept that a partition has lost records; without that, the broker refuses to start.",
+    "decisions": "Show each batch with its verdict, the reason and the window against which it was judged.",
+    "trace": "Draw what producers sent, what was lost, and what the broker decided, step by step.",
+    "demo": "Lose acknowledgements on purpose, and count what is stored without and with idempotence.",
+    "topics": "Create, list, describe, alter, move and delete topics.",
+    "acls": "Say who may do what.",
+    "faults": "Lose, delay and break requests by rules.",
+    "features": "Show the level of what the cluster stores, which its oldest broker bounds; raise it after an upgrade.",
+    "groups": "Show consumer groups and their lag; move their offsets; delete them.",
+    "coordinator": "Repair the coordinator's data.",
+    "scenario": "Play the protocol's flows against brokers of their own.",
+    "strays": "Logs that were set aside, with the broker stopped.",
+    "transactions": "Show transactional ids and their transactions; abort one.",
+    "users": "Manage the users who log in by SCRAM or PLAIN.",
+}
+"""The commands, in the order in which they are listed, and what each file says that it does."""
+COMMANDS: Final[Collection[str]] = tuple(_HELP)
+_COMPLETION: Final = "_ECHOLESS_COMPLETE"
+"""The variable with which a shell asks how a line may go on."""
 
-app = typer.Typer(
-    invoke_without_command=True,
-    pretty_exceptions_enable=False,
-)
+
+def app_for(arguments: Sequence[str]) -> typer.Typer:
+    """The command line with the command that the arguments begin with; only help about the others."""
+    if _COMPLETION in os.environ:
+        return app_with(COMMANDS)
+    return app_with([one for one in arguments if not one.startswith("-")][:1])
+
+
+def app_with(names: Collection[str]) -> typer.Typer:
+    """The command line with these commands; only help about the others."""
+    app = typer.Typer(invoke_without_command=True, pretty_exceptions_enable=False)
+    app.callback()(echoless)
+    app.command(
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+        add_help_option=False,
+    )(serve)
+    for name, text in _HELP.items():
+        if name in names:
+            _add(app, name)
+        else:
+            app.command(name, help=text)(_listed)
+    return app
+
+
+def _add(app: typer.Typer, name: str) -> None:
+    """Adds the command's file: an app of its own, or one function."""
+    attribute = name.replace("-", "_")
+    module = import_module(f"echoless.cli.{attribute}")
+    if hasattr(module, "app"):
+        app.add_typer(module.app, name=name)
+    else:
+        app.command(name)(getattr(module, attribute))
+
+
+def _listed() -> None:
+    raise AssertionError("a command ran that was only to be listed")
 
 
 def _show_version(is_asked: bool) -> None:
@@ -55,7 +97,6 @@ echoless --help                          lists every command
 """
 
 
-@app.callback()
 def echoless(
     context: typer.Context,
     version: Annotated[  # noqa: ARG001 - its callback acts
@@ -68,34 +109,8 @@ def echoless(
         typer.echo(_HOW_TO_BEGIN, nl=False)
 
 
-@app.command(
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-    add_help_option=False,
-)
 def serve(context: typer.Context) -> None:
     """Run one broker until SIGTERM or SIGINT (serve --help lists its options)."""
     from echoless.broker.serve import main
 
     raise typer.Exit(main(context.args))
-
-
-app.add_typer(topics.app, name="topics")
-app.add_typer(acls.app, name="acls")
-app.add_typer(faults.app, name="faults")
-app.add_typer(features.app, name="features")
-app.add_typer(groups.app, name="groups")
-app.add_typer(coordinator.app, name="coordinator")
-app.add_typer(scenario.app, name="scenario")
-app.add_typer(strays.app, name="strays")
-app.add_typer(transactions.app, name="transactions")
-app.add_typer(users.app, name="users")
-app.command("brokers")(brokers.brokers)
-app.command("consume")(consume.consume)
-app.command("produce")(produce.produce)
-app.command("producers")(producers.producers)
-app.command("dump")(dump.dump)
-app.command("verify")(verify.verify)
-app.command("accept-loss")(accept_loss.accept_loss)
-app.command("decisions")(decisions.decisions)
-app.command("trace")(trace.trace)
-app.command("demo")(demo.demo)

@@ -32,12 +32,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run_command(arguments: list[str]) -> int:
-    from echoless.cli.commands import app
+    from echoless.cli.commands import app_for
     from echoless.cli.errors import CommandError
     from echoless.storage.file_system import StorageError
 
     try:
-        app(arguments, prog_name="echoless")
+        app_for(arguments)(arguments, prog_name="echoless")
     except (CommandError, StorageError) as error:
         sys.stderr.write(f"echoless: {error}\n")
         return FAILED

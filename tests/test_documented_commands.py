@@ -24,7 +24,7 @@ import yaml
 
 from echoless.broker.admin.application import application
 from echoless.broker.config.loading import load_config
-from echoless.cli.commands import app
+from echoless.cli.commands import COMMANDS, app_with
 from tests.support.echoless import REPOSITORY
 from tests.support.in_process import in_process
 
@@ -144,7 +144,7 @@ def _check(command: str, monkeypatch: pytest.MonkeyPatch, *, fully: bool) -> Non
         case ["echoless", "serve", *rest]:
             load_config(_without_file(rest), {})
         case ["echoless", *rest]:
-            _of_typer(app, rest, fully=fully)
+            _of_typer(app_with(COMMANDS), rest, fully=fully)
 
 
 def _without_file(words: Sequence[str]) -> Sequence[str]:
