@@ -45,6 +45,15 @@ class WatchedFileSystem:
         """The process that held them is gone."""
         self.disk._locks.clear()
 
+    def read_logs(self, data_dir: str) -> dict[str, list[tuple[int, bytes]]]:
+        """Per partition directory: its segments' base offsets and bytes, in order."""
+        paths = {name: f"{data_dir}/{name}" for name in self.disk.list_directory(data_dir)}
+        return {
+            name: self.read_segments(path)
+            for name, path in paths.items()
+            if self.disk.is_directory(path) and not name.endswith("-delete")
+        }
+
     def read_segments(self, path: str) -> list[tuple[int, bytes]]:
         """The base offsets and bytes of the segments in a partition's directory, in order."""
         return [
