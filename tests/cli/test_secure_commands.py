@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from echoless.cli.commands import app
+from echoless.cli.commands import COMMANDS, app_with
 from echoless.client.command_config import PASSWORD_VARIABLE
 from tests.cli.command import Command
 from tests.support.certificates import Authority
@@ -153,7 +153,7 @@ def test_each_command_that_takes_a_port_takes_its_options() -> None:
         else:
             yield path, {option for parameter in one.params for option in parameter.opts}
 
-    found = dict(commands(typer.main.get_command(app)))
+    found = dict(commands(typer.main.get_command(app_with(COMMANDS))))
     ports = {"--bootstrap-server", "--admin"}
     asking = {path for path, options in found.items() if ports & options}
     assert len(asking) >= 14

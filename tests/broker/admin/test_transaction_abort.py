@@ -60,7 +60,7 @@ async def test_what_is_not_open_is_not_aborted(
     )
     identity = await opened(kafka, 0)
     lab.add({"type": "delay_request", "ms": 3_600_000}, {"api": "write_markers"})
-    await end(kafka, identity)
+    await end(kafka, identity, version=5)
     answer = await abort(admin_address)
     assert answer.status == 409
     assert "is being committed" in answer.document["error"]

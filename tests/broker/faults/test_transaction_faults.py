@@ -145,7 +145,7 @@ async def test_a_marker_of_one_partition_is_held(lab: Lab, kafka: RawConnection)
     identity = await opened(kafka, 0, 1)
     match = {"api": "write_markers", "topic": TOPIC, "partition": 1, "transactional_id": ID}
     rule = lab.add({"type": "delay_request", "ms": 3_600_000}, {**match, "result": "commit"})
-    assert (await end(kafka, identity)).error_code == OK
+    assert (await end(kafka, identity, version=5)).error_code == OK
     await until(lambda: stable(lab, 0) == 2)
     assert stable(lab, 1) == 0
     assert await state(kafka) == "PrepareCommit"
@@ -160,8 +160,8 @@ async def test_a_frozen_marker_does_not_hold_up_another_transaction(
     mine, other = await opened(kafka, 0, 1), await opened(kafka, 1, name=OTHER)
     lab.add("freeze", {"topic": TOPIC, "partition": 0})
     frozen = lab.broker.faults.documents()[0]["name"]
-    assert (await end(kafka, mine)).error_code == OK
-    assert (await end(kafka, other, name=OTHER)).error_code == OK
+    assert (await end(kafka, mine, version=5)).error_code == OK
+    assert (await end(kafka, other, version=5, name=OTHER)).error_code == OK
     await until(lambda: stable(lab, 1) == 4)
     assert stable(lab, 0) == 0
     lab.broker.faults.remove(frozen)
