@@ -3,7 +3,7 @@
 The tags depend on a secret in the tree, the same on every broker and for ever: no one can look for a name whose tag is
 that of another. Ids without a tag, from before the binding was turned on, are everyone's.
 
-The producer ids of a transactional id belong to that one, and whoever has Write on it: so another user can go on with it. They are of
+The producer ids of a transactional id belong to it, not to a principal: any user with Write on it can go on with it. They are of
 use only in transactional batches, and these only in requests with the transactional id that the coordinator knows them by. Which one
 that is never changes; a broker asks once and remembers the newest.
 """

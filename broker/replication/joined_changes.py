@@ -76,7 +76,7 @@ class JoinedChanges:
 
 def _settle(some: Sequence[_Waiting], error: CoordinationError | None) -> None:
     for one in some:
-        if one.made.done():  # whoever waited was cancelled
+        if one.made.done():  # its caller was cancelled
             continue
         if error is None:
             one.made.set_result(None)

@@ -1,4 +1,4 @@
-"""Reads that several wait for: whoever asks gets a value that was read after it asked.
+"""Reads that several callers share: each gets a value that was read after its call.
 
 A leader reads a follower's broker epoch before each change of an ISR; a follower that has caught up with thousands of partitions
 would have it read as often.
@@ -39,6 +39,6 @@ class SharedReads(Generic[Key, Value]):
 
 
 def _retrieve(due: asyncio.Task[Value]) -> None:
-    """Takes the outcome, for which no one may be waiting any more."""
+    """Takes the outcome, which perhaps no caller waits for."""
     if not due.cancelled():
         due.exception()

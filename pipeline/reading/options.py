@@ -1,6 +1,6 @@
 """The reader's options: those of Spark's own Kafka source, by name and meaning. Case does not matter.
 
-`docs/reader.md` lists them. An option that is not known is refused by name: whoever set it expects an effect.
+`docs/reader.md` lists them. An option that is not known is refused by name, since its user expects an effect.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Producer ids of transactional ids: of use only in requests that name the transactional id, whoever sends them."""
+"""Producer ids of transactional ids: of use to any user, but only in requests that name the transactional id."""
 
 from __future__ import annotations
 
