@@ -23,8 +23,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from echoless.broker.clock import NOT_COMPARED, Clock
 from echoless.broker.cluster.agreed_cluster_id import agreed_cluster_id
 from echoless.broker.cluster.membership import ClusterMembership
+from echoless.broker.cluster.own_listeners import OwnListeners
+from echoless.broker.config.advertised import Advertised
 from echoless.broker.config.feature_levels import SUPPORTED
-from echoless.broker.config.loading import Address, Config, LogFlush
+from echoless.broker.config.loading import Config, LogFlush
 from echoless.broker.config.names import Authorizer, ProducerIdBinding
 from echoless.broker.config.topic import to_log_config
 from echoless.broker.decisions.decisions import Decisions
@@ -38,7 +40,7 @@ from echoless.broker.metadata.broker_settings import BrokerSettings
 from echoless.broker.metadata.features import Features
 from echoless.broker.metadata.old_copy import check_epochs_within
 from echoless.broker.metadata.producer_ids import ProducerIds
-from echoless.broker.metadata.registration import BrokerInfo, Endpoint
+from echoless.broker.metadata.registration import BrokerInfo
 from echoless.broker.metadata.seen_tree import SeenTree
 from echoless.broker.metadata.topic import TopicDeleted, TopicEvent
 from echoless.broker.metadata.topic_registry import TopicRegistry
@@ -100,6 +102,7 @@ class Broker:
     registry: TopicRegistry
     features: Features
     membership: ClusterMembership
+    listeners: OwnListeners
     clock: Clock
     producer_ids: ProducerIds
     tree: NodeTree
@@ -167,8 +170,8 @@ class Broker:
 
     # --- start ---
 
-    async def start(self, endpoints: Mapping[str, Address]) -> None:
-        """Does everything up to the first request; `endpoints`: listener name -> advertised address.
+    async def start(self, advertised: Mapping[str, Advertised]) -> None:
+        """Does everything up to the first request; `advertised`: by listener, the addresses that its clients are given.
 
         Raises `StorageError`, `CoordinationError`.
         """
@@ -212,9 +215,7 @@ class Broker:
         self.transactions = self._wiring.new_transactions(self)
         self.replicas.listen(self.transactions)
         self.registry.listen(self._on_topic_event)
-        await self.membership.join(self._broker_info(endpoints))
-        if self.config.zookeeper_hosts is not None:
-            self.logs.vouch_for_tail()  # no partition state relies any more on what a power failure took
+        await self._join(advertised)
         await self.replicas.take_up(self.membership)
         await self.producer_ids.start()
         if self.config.producer_id_binding is ProducerIdBinding.PRINCIPAL:
@@ -234,6 +235,12 @@ class Broker:
         if isinstance(self.tree, PatientTree):
             self.tree.end_patience()
         self.starting = None
+
+    async def _join(self, advertised: Mapping[str, Advertised]) -> None:
+        self.listeners = OwnListeners(advertised, self.membership, self.config.security_protocol)
+        await self.membership.join(self._broker_info())
+        if self.config.zookeeper_hosts is not None:
+            self.logs.vouch_for_tail()  # no partition state relies any more on what a power failure took
 
     def _begin_tasks(self) -> None:
         """Begins what is done in the background for as long as the broker runs."""
@@ -364,17 +371,10 @@ class Broker:
     async def _agreed_cluster_id(self, own: str | None) -> str:
         return await agreed_cluster_id(self.tree, self.config, self.environment, own)
 
-    def _broker_info(self, endpoints: Mapping[str, Address]) -> BrokerInfo:
+    def _broker_info(self) -> BrokerInfo:
         return BrokerInfo(
             broker_id=self.config.broker_id,
-            endpoints={
-                name: Endpoint(
-                    host=address.host,
-                    port=address.port,
-                    security_protocol=self.config.security_protocol(name),
-                )
-                for name, address in endpoints.items()
-            },
+            endpoints=self.listeners.endpoints(),
             started_ms=self.environment.now_ms(),
             rack=self.config.broker_rack,
             features=SUPPORTED,

@@ -28,6 +28,7 @@ _HELP: Final[Mapping[str, str]] = {
     "faults": "Lose, delay and break requests by rules.",
     "features": "Show the level of what the cluster stores, which its oldest broker bounds; raise it after an upgrade.",
     "groups": "Show consumer groups and their lag; move their offsets; delete them.",
+    "listeners": "Show and set the addresses that clients are given.",
     "coordinator": "Repair the coordinator's data.",
     "scenario": "Play the protocol's flows against brokers of their own.",
     "strays": "Logs that were set aside, with the broker stopped.",

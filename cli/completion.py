@@ -1,4 +1,4 @@
-"""Names that the shell completes: topics, groups, users and rules, as a running broker has them.
+"""Names that the shell completes: topics, groups, users, rules and listeners, as a running broker has them.
 
 Nothing is completed where no broker answers, and nothing is said: a shell waits for the answer, between two keys.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
@@ -17,6 +17,9 @@ from echoless.cli.cluster import ClusterConnections
 from echoless.cli.group_offsets import listed_groups
 from echoless.cli.open_transactions import listed_transactions
 from echoless.cli.options import ADMIN_DEFAULT, BOOTSTRAP_DEFAULT, BrokerOptions
+
+if TYPE_CHECKING:
+    from echoless.testkit.admin import Admin
 
 _PATIENCE_S: Final = 2.0
 _INTERNAL: Final = "__"
@@ -44,6 +47,11 @@ def transactional_ids(ctx: typer.Context, incomplete: str) -> list[str]:
 def rule_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Fault rules that begin so."""
     return _beginning(_asked(lambda: _rules(ctx)), incomplete)
+
+
+def listener_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Listeners of the broker that begin so."""
+    return _beginning(_asked(lambda: _listeners(ctx)), incomplete)
 
 
 def user_names(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -85,6 +93,15 @@ def _users(broker: BrokerOptions) -> list[str]:
 
 
 def _rules(ctx: typer.Context) -> list[str]:
+    return [str(rule["name"]) for rule in _admin(ctx).get("/faults")["rules"]]
+
+
+def _listeners(ctx: typer.Context) -> list[str]:
+    return [str(one["listener"]) for one in _admin(ctx).get("/listeners")["listeners"]]
+
+
+def _admin(ctx: typer.Context) -> Admin:
+    """The admin port that the options before, or the environment, name."""
     from echoless.testkit.admin import Admin
 
     given = ctx.params
@@ -92,8 +109,7 @@ def _rules(ctx: typer.Context) -> list[str]:
     config = _given(given, "command_config", "ECHOLESS_COMMAND_CONFIG")
     token_file = _given(given, "admin_token_file", "ECHOLESS_ADMIN_TOKEN_FILE")
     ports = admin_ports([place], Path(token_file) if token_file else None, config)
-    admin = Admin(ports.addresses[0], timeout_s=_PATIENCE_S, token=ports.token, tls=ports.tls)
-    return [str(rule["name"]) for rule in admin.get("/faults")["rules"]]
+    return Admin(ports.addresses[0], timeout_s=_PATIENCE_S, token=ports.token, tls=ports.tls)
 
 
 def _broker(ctx: typer.Context) -> BrokerOptions:

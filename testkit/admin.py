@@ -53,6 +53,10 @@ class Admin:
         """The answer to `body`, sent as JSON. Raises `AdminError`."""
         return self._call("POST", path, body)
 
+    def put(self, path: str, body: object) -> Any:
+        """The answer to `body`, sent as JSON by PUT. Raises `AdminError`."""
+        return self._call("PUT", path, body)
+
     def delete(self, path: str) -> Any:
         """The answer to DELETE. Raises `AdminError`."""
         return self._call("DELETE", path)

@@ -83,6 +83,27 @@ class Echoless:
         """The rules of the broker: `with echoless.faults.rule("drop_response", match={...}, times=1): ...`"""
         return Faults(self.admin)
 
+    def advertise(
+        self,
+        address: str | None = None,
+        *,
+        networks: Mapping[str, str] | None = None,
+        listener: str = "PLAINTEXT",
+    ) -> None:
+        """Gives clients another address from now on: of a proxy, a published port, a tunnel (`docs/listeners.md`).
+
+        `address` is `host:port`, or `arrival`: where each client's connection arrived. `networks` are addresses for clients of
+        certain networks, as `{"10.0.0.0/8": "broker:9092"}`. Without either, clients get the configured addresses again.
+        Raises `AdminError`.
+        """
+        path = f"/listeners/{listener}"
+        given = {"advertise": address, "networks": None if networks is None else dict(networks)}
+        body = {name: value for name, value in given.items() if value is not None}
+        if body:
+            self.admin.put(path, body)
+        else:
+            self.admin.delete(path)
+
     def topic(self, name: str | None = None, *, partitions: int = 1, **configs: str) -> str:
         """Creates a topic; its name is generated if none is given. `_` stands for `.` in configs."""
         name = name or f"topic-{next(self._names)}"

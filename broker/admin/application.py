@@ -26,6 +26,7 @@ from echoless.broker.admin.documents import health_document, ready_document
 from echoless.broker.admin.exposition import CONTENT_TYPE, Exposition
 from echoless.broker.admin.faults import FaultPages
 from echoless.broker.admin.guard import add_safe_headers, guard
+from echoless.broker.admin.listeners import ListenerPages
 from echoless.broker.admin.peer_reading import read_elsewhere
 from echoless.broker.admin.protocol import HttpProtocol
 from echoless.broker.admin.readiness import unready
@@ -127,6 +128,7 @@ def application(broker: BrokerView) -> web.Application:
             *TracePages(broker).routes(),
             *FaultPages(broker).routes(),
             *TransactionPages(broker).routes(),
+            *ListenerPages(broker).routes(),
             *ConsoleFiles().routes(),
         ]
     )

@@ -25,6 +25,7 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
 from echoless.broker.admin.refusal import RefusalError
+from echoless.broker.config.advertised import ClientAddress
 from echoless.broker.config.loading import Config
 from echoless.broker.config.values import Address
 
@@ -41,9 +42,10 @@ _OWN_SITE: Final = frozenset({"same-origin", "none"})
 
 def own_names(config: Config) -> frozenset[str]:
     """The names accepted in `Host` for this broker's admin port; addresses need none."""
-    addresses: list[Address | None] = [*config.listen, *config.advertise]
+    addresses: list[ClientAddress | None] = [*config.listen, *config.advertise]
     addresses += [config.native_listen, config.native_advertise, config.admin_listen]
-    hosts = {address.host for address in addresses if address is not None}
+    addresses += [one.address for _, one in config.advertise_networks]
+    hosts = {address.host for address in addresses if isinstance(address, Address)}
     return frozenset(map(_canonical, {"localhost", *hosts, *config.admin_hosts}))
 
 

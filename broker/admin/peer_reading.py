@@ -34,7 +34,11 @@ if TYPE_CHECKING:
     from echoless.broker.config.loading import Config
 
 ASK_TIMEOUT_S: Final = 3.0
-_NAMES: Final = {"group": {"group"}, "producers": {"topic", "partition"}}
+_NAMES: Final = {
+    "group": {"group"},
+    "listener": {"listener"},
+    "producers": {"topic", "partition"},
+}
 """The parts of the path that a document is about: over HTTP the path itself has them."""
 
 

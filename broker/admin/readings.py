@@ -21,6 +21,7 @@ from echoless.broker.admin.documents import (
     producer_document,
 )
 from echoless.broker.admin.group_documents import group_document
+from echoless.broker.admin.listeners import listener_document, listener_name
 from echoless.broker.admin.overview import (
     add_totals,
     connection_documents,
@@ -70,6 +71,8 @@ class Readings:
             "producers_of_client": Readable("/producers", self.producers_of_client),
             "producers": Readable("/producers/{topic}/{partition}", self.producers),
             "faults": Readable("/faults", self.faults),
+            "listeners": Readable("/listeners", self.listeners),
+            "listener": Readable("/listeners/{listener}", self.listener),
         }
         self.for_peers: Final[Mapping[str, Reading]] = {
             **{name: one.read for name, one in self.all.items()},
@@ -219,6 +222,17 @@ class Readings:
         if last is None:
             return {"client_id": None, "address": None}
         return {"client_id": last.client_id, "address": last.address}
+
+    async def listeners(self, caller: Caller, _query: Query, _names: Query) -> Document:
+        """The listeners, and the addresses that their clients are given."""
+        caller.require_cluster(AclOperation.DESCRIBE)
+        rows = [listener_document(self._broker, one) for one in self._broker.listeners.advertised]
+        return {"broker_id": self._broker.config.broker_id, "listeners": rows}
+
+    async def listener(self, caller: Caller, _query: Query, names: Query) -> Document:
+        """One listener."""
+        caller.require_cluster(AclOperation.DESCRIBE)
+        return listener_document(self._broker, listener_name(self._broker, names))
 
     async def faults(self, caller: Caller, _query: Query, _names: Query) -> Document:
         """All rules with their counts, and the reason if none may be set."""

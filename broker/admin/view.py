@@ -27,6 +27,8 @@ from echoless.storage.strays import Stray
 if TYPE_CHECKING:
     from echoless.broker.authentication.admin_tokens import Tokens
     from echoless.broker.authorization.access import Access
+    from echoless.broker.cluster.own_listeners import AdvertisedChange
+    from echoless.broker.config.advertised import Advertised
     from echoless.broker.metadata.registration import BrokerInfo
     from echoless.broker.metadata.topic import Topic
     from echoless.broker.state_topics.held_requests import Answered
@@ -157,6 +159,16 @@ class TlsView(Protocol):
     def expiries_s(self) -> Mapping[str, float]: ...
 
 
+class ListenersView(Protocol):
+    """The listeners of the broker."""
+
+    @property
+    def configured(self) -> Mapping[str, Advertised]: ...
+    @property
+    def advertised(self) -> Mapping[str, Advertised]: ...
+    async def change(self, name: str, change: AdvertisedChange) -> None: ...
+
+
 class TopicsView(Protocol):
     """All topics of the cluster."""
 
@@ -203,6 +215,8 @@ class BrokerView(Protocol):
     def transactions(self) -> TransactionsView: ...
     @property
     def membership(self) -> MembershipView: ...
+    @property
+    def listeners(self) -> ListenersView: ...
     @property
     def registry(self) -> TopicsView: ...
     @property

@@ -1,15 +1,25 @@
-"""The addresses at which clients reach the brokers of the cluster."""
+"""The addresses at which clients reach the brokers of the cluster.
+
+A client is given every broker's address on the listener that it came by: the one for its own network if the broker has
+one, else the one for all. Only the broker that it is connected to knows where it arrived.
+
+Invariant: clients are never given a wildcard, and of other brokers only addresses that those have registered.
+"""
 
 from __future__ import annotations
 
 from echoless.broker.cluster.membership import ClusterMembership
+from echoless.broker.config.advertised import ARRIVAL, address_in
 from echoless.broker.config.values import Address
+from echoless.broker.metadata.registration import Endpoint
+from echoless.broker.network.request import Peer
 
 
-def client_addresses(cluster: ClusterMembership, listener: str) -> dict[int, Address]:
-    """Each broker's address on this listener, by broker id; brokers without the listener are left out."""
+def client_addresses(cluster: ClusterMembership, peer: Peer) -> dict[int, Address]:
+    """Each broker's address for this client, by broker id; brokers without its listener are left out."""
+    listener = peer.listener
     return {
-        broker_id: Address(endpoint.host, endpoint.port)
+        broker_id: _address_for(peer, endpoint, is_own=broker_id == cluster.broker_id)
         for broker_id, info in cluster.brokers_for_clients.items()
         if (endpoint := info.endpoints.get(listener)) is not None
     }
@@ -20,3 +30,13 @@ def listener_addresses(cluster: ClusterMembership, broker_id: int) -> dict[str, 
     info = cluster.brokers_for_clients.get(broker_id)
     endpoints = {} if info is None else info.endpoints
     return {name: Address(one.host, one.port) for name, one in endpoints.items()}
+
+
+def _address_for(peer: Peer, endpoint: Endpoint, *, is_own: bool) -> Address:
+    general = Address(endpoint.host, endpoint.port)
+    found = address_in(endpoint.networks, peer.host) if endpoint.networks else None
+    if isinstance(found, Address):
+        return found
+    if is_own and (found is ARRIVAL or endpoint.is_arrival):
+        return peer.arrived_at or general
+    return general

@@ -9,11 +9,14 @@
 4. Register. From then on the controller may assign roles.
 
 A crash after any step: the next start begins again and finds less to give up.
+
+Invariant: a change of a registration never takes back another one, and every later session of the process repeats it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from echoless.broker.cluster.withdrawal import withdraw
@@ -21,6 +24,7 @@ from echoless.broker.config.loading import Config
 from echoless.broker.metadata.old_copy import check_leader_epochs
 from echoless.broker.metadata.registration import (
     BrokerInfo,
+    Endpoint,
     await_departure,
     register_broker,
     update_registration,
@@ -61,6 +65,8 @@ class Joining:
         """The session under which this broker is registered."""
         self._info: BrokerInfo | None = None
         """The registration, which the next session repeats."""
+        self._writing = asyncio.Lock()
+        """Held while the registration is written, so that no change takes another one back."""
         self._config = config
         self._tree = tree
         self._registry = registry
@@ -80,23 +86,24 @@ class Joining:
 
         Raises `BrokerIdInUseError`, `OldCopyError`, `CoordinationError`.
         """
-        info = self._registration()
+        broker_id = self._registration().broker_id
         wait_s = self._tree.session_timeout_s + OLD_SESSION_MARGIN_S
-        await await_departure(self._tree, info.broker_id, wait_s=wait_s)
+        await await_departure(self._tree, broker_id, wait_s=wait_s)
         await self._registry.load()
         await self._seen.check()
         check_leader_epochs(self._registry.topics, self._logs)
         await self._seen.prepare()
         await self._seen.note(is_new=True)
         if self._is_new_directory:
-            self._check_nothing_is_lost(info.broker_id)
-        await withdraw(self._registry, info.broker_id, tail_is_safe=self._tail_is_safe)
+            self._check_nothing_is_lost(broker_id)
+        await withdraw(self._registry, broker_id, tail_is_safe=self._tail_is_safe)
         if self._is_new_directory:
-            self._check_nothing_is_lost(info.broker_id)
+            self._check_nothing_is_lost(broker_id)
         if not self._tail_is_safe:
-            self.unsafe_tails = dict.fromkeys(self._last_in_sync(info.broker_id))
+            self.unsafe_tails = dict.fromkeys(self._last_in_sync(broker_id))
         broker_epoch = self._tree.session_id
-        await register_broker(self._tree, info)
+        async with self._writing:
+            await register_broker(self._tree, self._registration())
         if self._tree.session_id != broker_epoch or self._tree.session_state is SessionState.LOST:
             raise ConnectionLostError("the session ended while it was registered")
         # The next session belongs to the same process, with the same logs.
@@ -109,7 +116,7 @@ class Joining:
         Raises `CoordinationError`.
         """
         self._info = self._registration()._replace(is_leaving=True)
-        await update_registration(self._tree, self._info)
+        await self._announce()
 
     async def announce_unserved(self, topics: frozenset[str]) -> None:
         """Names the topics that this broker must not lead, in this session and in every later one.
@@ -117,7 +124,24 @@ class Joining:
         Raises `CoordinationError`.
         """
         self._info = self._registration()._replace(unserved=topics)
-        await update_registration(self._tree, self._info)
+        await self._announce()
+
+    async def announce_endpoints(self, endpoints: Mapping[str, Endpoint]) -> None:
+        """Registers other addresses, in this session and in every later one.
+
+        Raises `CoordinationError`: the addresses are those from before, once the registration has been announced again.
+        """
+        before = self._registration().endpoints
+        self._info = self._registration()._replace(endpoints=endpoints)
+        try:
+            await self._announce()
+        except CoordinationError:
+            self._info = self._registration()._replace(endpoints=before)
+            raise
+
+    async def _announce(self) -> None:
+        async with self._writing:
+            await update_registration(self._tree, self._registration())
 
     def _registration(self) -> BrokerInfo:
         assert self._info is not None, "the broker has not been registered before"

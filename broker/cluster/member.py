@@ -11,6 +11,7 @@ answered. `member_state.py` has the states and the transitions between them.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ from echoless.broker.limited_log import COORDINATOR, RetryLog
 from echoless.broker.metadata.features import Features
 from echoless.broker.metadata.node_data import broker_path
 from echoless.broker.metadata.old_copy import OldCopyError
-from echoless.broker.metadata.registration import BrokerIdInUseError, BrokerInfo
+from echoless.broker.metadata.registration import BrokerIdInUseError, BrokerInfo, Endpoint
 from echoless.broker.metadata.seen_tree import SeenTree
 from echoless.broker.metadata.topic import Topic
 from echoless.broker.metadata.topic_registry import TopicRegistry
@@ -95,6 +96,7 @@ class ClusterMember:
         callbacks: Callbacks,
     ) -> None:
         """`steady_ms`: the data directory's clock (`clock.py`)."""
+        self.broker_id = config.broker_id
         self._state = ClusterMemberState.STARTING
         self._tree = tree
         self._registry = registry
@@ -336,6 +338,18 @@ class ClusterMember:
     def _on_brokers(self) -> None:
         self._fetchers.wake()
         self._isr_changes.consider_all()
+
+    async def advertise(self, endpoints: Mapping[str, Endpoint]) -> None:
+        """Registers other addresses. Raises `CoordinationError`, after which the registration becomes what it was."""
+        try:
+            await self._joining.announce_endpoints(endpoints)
+        except CoordinationError:
+            self._unserved.ask()  # the outcome may be unknown; it writes all of the registration
+            raise
+        with contextlib.suppress(
+            ConnectionLostError
+        ):  # then the watch brings it, as to other brokers
+            await self._view.refresh()
 
     async def _announce_unserved(self) -> None:
         await self._joining.announce_unserved(frozenset(self._partitions.unserved.reasons))

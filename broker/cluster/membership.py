@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from echoless.broker.metadata.registration import BrokerInfo
+from echoless.broker.metadata.registration import BrokerInfo, Endpoint
 from echoless.broker.partitions.fencing import Fencing
 from echoless.broker.partitions.partition import Partition
 
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 class ClusterMembership(Fencing[Partition], Protocol):
     """The cluster's brokers, and the steps of this one's way in and out of it."""
+
+    @property
+    def broker_id(self) -> int:
+        """This broker's id."""
 
     @property
     def controller_id(self) -> int:
@@ -43,6 +47,12 @@ class ClusterMembership(Fencing[Partition], Protocol):
 
     async def join(self, info: BrokerInfo) -> None:
         """Registers this broker and assumes its roles. Raises `CoordinationError`."""
+
+    async def advertise(self, endpoints: Mapping[str, Endpoint]) -> None:
+        """Registers other addresses for the listeners, in this session and every later one of this process.
+
+        Returns when this broker gives them to its clients. Raises `CoordinationError` if nothing has changed.
+        """
 
     async def topic_created(self, topic: Topic) -> None:
         """Returns when every broker knows the topic, or after a while."""

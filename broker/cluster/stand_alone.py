@@ -6,7 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from echoless.broker.metadata.producer_id_block import NO_ID
-from echoless.broker.metadata.registration import BrokerInfo, register_broker
+from echoless.broker.metadata.registration import (
+    BrokerInfo,
+    Endpoint,
+    register_broker,
+    update_registration,
+)
 from echoless.broker.tree.node_tree import SessionState
 
 if TYPE_CHECKING:
@@ -30,12 +35,12 @@ class StandAlone:
         self.brokers: dict[int, BrokerInfo] = {}
         self._tree = tree
         self._registry = registry
-        self._broker_id = broker_id
+        self.broker_id = broker_id
         self._forget_session: Cancel | None = None
 
     @property
     def controller_id(self) -> int:
-        return self._broker_id
+        return self.broker_id
 
     @property
     def brokers_for_clients(self) -> Mapping[int, BrokerInfo]:
@@ -60,8 +65,14 @@ class StandAlone:
     async def join(self, info: BrokerInfo) -> None:
         """Leads all partitions, each in a new epoch. Raises `CoordinationError`."""
         await register_broker(self._tree, info)
-        self.brokers = {self._broker_id: info}
-        await self._registry.claim_leadership(self._broker_id)
+        self.brokers = {self.broker_id: info}
+        await self._registry.claim_leadership(self.broker_id)
+
+    async def advertise(self, endpoints: Mapping[str, Endpoint]) -> None:
+        """Registers other addresses. Raises `CoordinationError`."""
+        info = self.brokers[self.broker_id]._replace(endpoints=endpoints)
+        await update_registration(self._tree, info)
+        self.brokers = {self.broker_id: info}
 
     async def topic_created(self, topic: Topic) -> None:
         """Does nothing: the topic is known here already."""

@@ -16,8 +16,9 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from echoless.broker.config.advertised import ARRIVAL
 from echoless.broker.config.contradictions import contradiction
-from echoless.broker.config.listener_names import ADMIN
+from echoless.broker.config.listener_names import ADMIN, EXTERNAL
 from echoless.broker.config.listener_overrides import Overrides
 from echoless.broker.config.names import Authorizer, Config, LogFlush, LogFormat, LogLevel, settings
 from echoless.broker.config.security import ClientAuth
@@ -101,7 +102,7 @@ def _checked(config: Config) -> Config:
     found = contradiction(config)
     if found is not None:
         raise ConfigError(found.problem)
-    _check_addresses(config.listen, config.advertise)
+    _check_addresses(config)
     if config.listener_security_protocol_map or config.listener_overrides:
         from echoless.broker.config.security_checks import security_problem
 
@@ -137,17 +138,34 @@ def _check_admin(config: Config) -> None:
         )
 
 
-def _check_addresses(listen: Sequence[Address], advertise: Sequence[Address]) -> None:
+def _check_addresses(config: Config) -> None:
+    """Refuses a listener whose clients could not be given an address."""
+    listen, advertise = config.listen, config.advertise
     everywhere = [address for address in listen if address.is_wildcard]
     if everywhere and not advertise:
         raise ConfigError(
-            f"--advertise: takes HOST:PORT that clients can connect to; "
+            f"--advertise: takes HOST:PORT that clients can connect to, or arrival; "
             f"it is needed because --listen is {everywhere[0]}, which is every interface"
         )
     if advertise and len(advertise) != len(listen):
         raise ConfigError(
             f"--advertise: takes as many addresses as --listen has, {len(listen)}, "
             f"not {len(advertise)}"
+        )
+    if len(listen) == 1 and config.advertise_networks.of(EXTERNAL):
+        raise ConfigError(
+            f"advertise_networks: {EXTERNAL} is not listened on: --listen has one address"
+        )
+    if (
+        config.zookeeper_hosts is not None
+        and config.native_advertise is None
+        and config.native_listen.is_wildcard
+        and advertise[:1] == (ARRIVAL,)
+        and listen[0].is_wildcard
+    ):
+        raise ConfigError(
+            "native_advertise: takes HOST:PORT at which other brokers reach this one; it is needed "
+            "because --advertise is arrival, and --listen and --native-listen are every interface"
         )
 
 

@@ -13,6 +13,13 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
+from echoless.broker.config.advertised import (
+    ClientAddress,
+    ListenerNetworks,
+    advertised_address,
+    client_addresses,
+    listener_networks,
+)
 from echoless.broker.config.groups import GroupConfig
 from echoless.broker.config.listener_names import KAFKA_LISTENERS
 from echoless.broker.config.listener_overrides import Overrides
@@ -27,8 +34,6 @@ from echoless.broker.config.values import (
     Address,
     PerAddress,
     Principals,
-    advertised_address,
-    advertised_addresses,
     boolean,
     choice,
     coordinator,
@@ -130,11 +135,16 @@ class Config(StoredConfig):
         "where Kafka clients connect; a second address is for those outside of the brokers' network",
         "HOST:PORT[,HOST:PORT]",
     )
-    advertise: tuple[Address, ...] = _setting(
+    advertise: tuple[ClientAddress, ...] = _setting(
         (),
-        advertised_addresses(len(KAFKA_LISTENERS)),
-        "addresses given to clients, where they differ from --listen",
+        client_addresses(len(KAFKA_LISTENERS)),
+        "addresses given to clients, where they differ from --listen; arrival: the one at which their connection arrived",
         "HOST:PORT[,HOST:PORT]",
+    )
+    advertise_networks: ListenerNetworks = _setting(
+        ListenerNetworks(),
+        listener_networks(),
+        "addresses given to clients of these networks instead; the longest prefix wins (docs/listeners.md)",
     )
     native_listen: Address = _setting(
         Address("127.0.0.1", 9093),

@@ -198,24 +198,6 @@ def listen_addresses(most: int) -> ValueKind[tuple[Address, ...]]:
     )
 
 
-def advertised_address() -> ValueKind[Address | None]:
-    """The address at which clients reach this broker; if empty, the listen address."""
-    return ValueKind(
-        "HOST:PORT that can be connected to",
-        lambda text: _parse_advertised(text) if text else None,
-    )
-
-
-def advertised_addresses(most: int) -> ValueKind[tuple[Address, ...]]:
-    """Up to `most` advertised addresses, separated by commas; if empty, the listen addresses."""
-    one = ValueKind("HOST:PORT that clients can connect to", _parse_advertised)
-    return ValueKind(
-        f"{one.expects}, one for each of --listen",
-        lambda text: _parse_list(text, one, most) if text else (),
-        ConfigType.LIST,
-    )
-
-
 def name() -> ValueKind[str]:
     """Any text but none."""
     return ValueKind("a name", _parse_name)
@@ -392,13 +374,6 @@ def _parse_per_address(text: str) -> PerAddress:
             raise ValueError(f"{address} is there twice")
         found[address] = _within(int(number), 0, INT32_MAX)
     return PerAddress(found.items())
-
-
-def _parse_advertised(text: str) -> Address:
-    address = parse_address(text)
-    if address.is_wildcard:
-        raise ValueError("no client can connect to the wildcard address")
-    return address
 
 
 def _parse_coordinator(text: str) -> str:

@@ -40,7 +40,7 @@ def handle(request: Request, services: Services) -> Answer:
         _check_endpoint_type(body.endpoint_type)
     except KafkaError as error:
         return _failure(error, services)
-    addresses = client_addresses(services.cluster, request.peer.listener)
+    addresses = client_addresses(services.cluster, request.peer)
     asked = body.include_cluster_authorized_operations
     return {
         **_cluster(services),

@@ -93,8 +93,8 @@ async def _is_any_allowed(
 
 
 def _answer(request: Request, body: FindCoordinatorRequest, services: Services) -> Described:
-    rights, listener = rights_of(request, services), request.peer.listener
-    addresses = client_addresses(services.cluster, listener)
+    rights = rights_of(request, services)
+    addresses = client_addresses(services.cluster, request.peer)
 
     def row(key: str) -> dict[str, Any]:
         try:

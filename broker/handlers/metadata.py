@@ -26,7 +26,7 @@ from echoless.broker.handlers.permits import DENIED_TOPIC, name_of, rights_of
 from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.served import Names, Served
 from echoless.broker.metadata.topic_names import check_topic_name
-from echoless.broker.network.request import Answer, Outcome, Request
+from echoless.broker.network.request import Answer, Outcome, Peer, Request
 from echoless.broker.network.turns import (
     ROWS_PER_TURN,
     Described,
@@ -84,7 +84,7 @@ class _Asked(NamedTuple):
     """The parameters of the answer other than its topics."""
 
     version: int
-    listener: str
+    peer: Peer
     of_cluster: bool
     of_topics: bool
     rights: Rights | None
@@ -100,7 +100,7 @@ def handle(request: Request, services: Services) -> Outcome:
     wanted = body.topics
     asked = _Asked(
         version=request.version,
-        listener=request.peer.listener,
+        peer=request.peer,
         of_cluster=body.include_cluster_authorized_operations,
         of_topics=body.include_topic_authorized_operations,
         rights=rights_of(request, services),
@@ -204,7 +204,7 @@ def _encoder(
         asked.version,
         brokers=[
             BrokerRow(broker_id, address.host, address.port)
-            for broker_id, address in client_addresses(services.cluster, asked.listener).items()
+            for broker_id, address in client_addresses(services.cluster, asked.peer).items()
         ],
         cluster_id=services.cluster_id,
         controller_id=services.cluster.controller_id,
@@ -235,26 +235,26 @@ def describe(
     wanted: Sequence[WantedTopic] | None,
     *,
     may_create: bool,
-    listener: str,
+    peer: Peer,
     rights: Rights | None,
 ) -> Described:
-    """The answer as plain values; None means all topics. Addresses are those of `listener`."""
+    """The answer as plain values; None means all topics. Addresses are those for `peer`."""
     found = _find_all(services, wanted, may_create=may_create, rights=rights)
     if isinstance(found, list):
-        return _described(services, listener, found)
-    return _described_later(services, listener, found)
+        return _described(services, peer, found)
+    return _described_later(services, peer, found)
 
 
-async def _described_later(services: Services, listener: str, found: Awaitable[Found]) -> Fields:
-    outcome = _described(services, listener, await found)
+async def _described_later(services: Services, peer: Peer, found: Awaitable[Found]) -> Fields:
+    outcome = _described(services, peer, await found)
     return await outcome if isinstance(outcome, Awaitable) else outcome
 
 
-def _described(services: Services, listener: str, found: Found) -> Described:
+def _described(services: Services, peer: Peer, found: Found) -> Described:
     """Describes thousands of partitions in several turns of the loop."""
     topics: list[dict[str, Any]] = []
     return in_turns(
-        _topics_by_steps(services, found, topics), lambda _: _answer(services, listener, topics)
+        _topics_by_steps(services, found, topics), lambda _: _answer(services, peer, topics)
     )
 
 
@@ -422,12 +422,12 @@ def _partition(row: PartitionRow) -> dict[str, Any]:
     }
 
 
-def _answer(services: Services, listener: str, topics: list[dict[str, Any]]) -> dict[str, Any]:
+def _answer(services: Services, peer: Peer, topics: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "error_code": ErrorCode.NONE,
         "brokers": [
             {"node_id": broker_id, "host": address.host, "port": address.port}
-            for broker_id, address in client_addresses(services.cluster, listener).items()
+            for broker_id, address in client_addresses(services.cluster, peer).items()
         ],
         "cluster_id": services.cluster_id,
         "controller_id": services.cluster.controller_id,
@@ -453,7 +453,7 @@ def refuse(refusal: Refusal, services: Services) -> Answer:
             "controller_id": _NO_BROKER,
             "topics": rows,
         }
-    return _answer(services, refusal.request.peer.listener, rows)
+    return _answer(services, refusal.request.peer, rows)
 
 
 def _name_and_id(

@@ -11,8 +11,9 @@ import json
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
+from echoless.broker.config.advertised import Advertised, Networks, parse_networks
 from echoless.broker.config.listener_names import KAFKA_LISTENERS
 from echoless.broker.metadata.node_data import BROKERS, NodeDataError, broker_path
 from echoless.broker.tree.lost_replies import commit
@@ -43,6 +44,16 @@ class Endpoint(NamedTuple):
     host: str
     port: int
     security_protocol: str = _PLAINTEXT
+    is_arrival: bool = False
+    """Whether the broker itself gives its clients the address at which they arrived."""
+    networks: Networks = ()
+    """The addresses for clients of certain networks."""
+
+    @classmethod
+    def of(cls, advertised: Advertised, security_protocol: str) -> Self:
+        """The endpoint of a listener whose clients are given these addresses."""
+        host, port = advertised.address
+        return cls(host, port, security_protocol, advertised.is_arrival, advertised.networks)
 
 
 class BrokerInfo(NamedTuple):
@@ -78,6 +89,9 @@ def encode_broker(info: BrokerInfo) -> bytes:
         },
         "features": dict(info.features),
     }
+    varying = {name: one for name, one in info.endpoints.items() if one.is_arrival or one.networks}
+    if varying:
+        fields["advertised"] = {name: _varying_fields(one) for name, one in varying.items()}
     if info.rack is not None:
         fields["rack"] = info.rack
     if info.is_leaving:
@@ -85,6 +99,15 @@ def encode_broker(info: BrokerInfo) -> bytes:
     if info.unserved:
         fields["unserved"] = sorted(info.unserved)[:_UNSERVED_MAX]
     return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def _varying_fields(endpoint: Endpoint) -> dict[str, object]:
+    """The addresses besides the endpoint's own."""
+    networks = {str(network): str(address) for network, address in endpoint.networks}
+    return {
+        **({"arrival": True} if endpoint.is_arrival else {}),
+        **({"networks": networks} if networks else {}),
+    }
 
 
 def _is_plain(name: str, endpoint: Endpoint) -> bool:
@@ -114,6 +137,7 @@ def _decode_endpoints(fields: Mapping[str, Any]) -> dict[str, Endpoint]:
     if "endpoints" not in fields:
         return {_PLAINTEXT: Endpoint(host=str(fields["host"]), port=int(fields["port"]))}
     protocols = fields.get("listener_security_protocol_map", {})
+    varying = fields.get("advertised", {})
     endpoints = {}
     for text in fields["endpoints"]:
         match = re.fullmatch(_ENDPOINT, text)
@@ -124,6 +148,8 @@ def _decode_endpoints(fields: Mapping[str, Any]) -> dict[str, Endpoint]:
             host=plain if bracketed is None else bracketed,
             port=int(port),
             security_protocol=protocols.get(name, name),
+            is_arrival=varying.get(name, {}).get("arrival") is True,
+            networks=parse_networks(varying.get(name, {}).get("networks", {})),
         )
     return endpoints
 

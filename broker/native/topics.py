@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from echoless.broker.config.listener_names import NATIVE
 from echoless.broker.handlers import create_topics, metadata
 from echoless.broker.handlers.mutations import Mutations
 from echoless.broker.metadata.topic import NewTopic
@@ -25,7 +24,7 @@ def handle_metadata(message: Metadata, peer: Peer, services: Services) -> Descri
         services,
         wanted,
         may_create=message.may_create,
-        listener=NATIVE,
+        peer=peer,
         rights=None if services.access is None else services.access.rights(peer),
     )
 

@@ -106,6 +106,7 @@ class Connection(ReadConnection):
         self._transport = cast("asyncio.Transport", transport)
         self._holds.discard(Hold.NO_TRANSPORT)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
+        self._peer.transport_info = transport.get_extra_info
         address = transport.get_extra_info("peername")
         if isinstance(address, tuple):
             self._peer.address = f"{client_host(address[0])}:{address[1]}"

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, Self
 
 from echoless.broker.config.listener_names import PLAINTEXT
+from echoless.broker.config.values import Address
+from echoless.broker.network.client_host import client_host
 from echoless.broker.network.order import RequestOrder
 from echoless.broker.network.promise import Promise
 from echoless.protocol.headers import RequestHeader
@@ -79,6 +81,8 @@ class Peer:
     """The rows of its last fetch without a session, if they were many (`broker/records/repeated_fetch.py`)."""
     has_ended: bool = False
     """Whether the connection was lost."""
+    transport_info: Callable[[str], Any] | None = None
+    """Reads a property of the transport, by asyncio's name for it; None once the connection has ended."""
 
     def keep(self, rows: Kept) -> bool:
         """Keeps the rows until the connection ends; returns False if it has ended."""
@@ -89,6 +93,7 @@ class Peer:
     def connection_lost(self) -> None:
         """Drops what is kept for the connection."""
         self.pause = None
+        self.transport_info = None
         self.has_ended = True
         rows, self.fetch_rows = self.fetch_rows, None
         if rows is not None:
@@ -100,6 +105,17 @@ class Peer:
     def host(self) -> str:
         """The address without the port."""
         return self.address.rpartition(":")[0]
+
+    @property
+    def arrived_at(self) -> Address | None:
+        """The address of this broker that the client has connected to.
+
+        None once the connection has ended, and for one that only the client's own link knows (`fe80::1%eth0`).
+        """
+        found = None if self.transport_info is None else self.transport_info("sockname")
+        if not isinstance(found, tuple) or "%" in found[0]:
+            return None
+        return Address(client_host(found[0]), found[1])
 
 
 @dataclass(slots=True, repr=False, eq=False)

@@ -11,6 +11,7 @@ import pytest
 from echoless.broker.assembly import new_broker
 from echoless.broker.broker import Broker
 from echoless.broker.clock import CONFIRMATION_MS
+from echoless.broker.config.advertised import Advertised
 from echoless.broker.config.loading import Address, Config
 from echoless.broker.config.topic import to_log_config
 from echoless.broker.environment import Environment
@@ -33,7 +34,9 @@ from tests.fakes.memory_node_tree import MemoryTree
 from tests.storage.log_workload import make_batch
 from tests.storage.one_log import NOW_MS
 
-ENDPOINTS = {"PLAINTEXT": Address("127.0.0.1", 1), "NATIVE": Address("127.0.0.1", 2)}
+ENDPOINTS = {
+    name: Advertised(Address("127.0.0.1", port)) for name, port in (("PLAINTEXT", 1), ("NATIVE", 2))
+}
 STAND_ALONE, CLUSTER = "embedded", "zookeeper://memory"
 HOUR_MS = 3_600_000
 REQUEST = Request(0, 9, 1, "test", None, Peer(1, "10.0.0.1:5000"))

@@ -84,6 +84,11 @@ def test_rules_are_completed(place: dict[str, str]) -> None:
     assert offered("bash", "echoless faults remove l", place) == {"lose-one"}
 
 
+def test_listeners_are_completed(place: dict[str, str]) -> None:
+    """Their names come from the admin port."""
+    assert offered("bash", "echoless listeners set PL", place) == {"PLAINTEXT"}
+
+
 def test_users_are_completed(place: dict[str, str], echoless: Command, tmp_path: Path) -> None:
     """Those who have a credential."""
     password = tmp_path / "password"

@@ -15,6 +15,7 @@ from typing import Final
 
 from echoless.broker.assembly import new_broker
 from echoless.broker.broker import Broker
+from echoless.broker.config.advertised import Advertised
 from echoless.broker.config.loading import Address, Config
 from echoless.broker.environment import Environment
 from echoless.broker.tree.node_tree import CoordinationError, NodeTree
@@ -97,8 +98,8 @@ class Machine:
         try:
             await broker.start(
                 {
-                    "PLAINTEXT": Address(self.node, KAFKA_PORT),
-                    "NATIVE": Address(self.node, NATIVE_PORT),
+                    "PLAINTEXT": Advertised(Address(self.node, KAFKA_PORT)),
+                    "NATIVE": Advertised(Address(self.node, NATIVE_PORT)),
                 }
             )
         except (StorageError, CoordinationError) as error:

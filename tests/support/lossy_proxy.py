@@ -19,11 +19,22 @@ FAULT_AFTER_CHUNKS_MAX = 8
 
 
 class LossyProxy:
-    """Listens on a free port of 127.0.0.1 and forwards to `target`, which may come and go."""
+    """Listens on a free port of `host` and forwards to `target`, which may come and go."""
 
-    def __init__(self, seed: int, *, fault_after_chunks_max: int = FAULT_AFTER_CHUNKS_MAX) -> None:
-        self.target = "127.0.0.1:0"
-        self.is_lossy = True
+    def __init__(
+        self,
+        seed: int,
+        *,
+        fault_after_chunks_max: int = FAULT_AFTER_CHUNKS_MAX,
+        host: str = "127.0.0.1",
+        target: str = "127.0.0.1:0",
+        is_lossy: bool = True,
+    ) -> None:
+        self.target = target
+        self.is_lossy = is_lossy
+        self.connections = 0
+        """Number of those that were accepted."""
+        self._host = host
         self.swallowed = self.cut = 0
         self._random = random.Random(seed)
         self._fault_after_chunks_max = fault_after_chunks_max
@@ -54,7 +65,7 @@ class LossyProxy:
         self._loop.run_forever()
 
     async def _listen(self) -> None:
-        self._listening.set_result(await asyncio.start_server(self._accept, "127.0.0.1", 0))
+        self._listening.set_result(await asyncio.start_server(self._accept, self._host, 0))
 
     async def _stop(self) -> None:
         self._server.close()
@@ -66,6 +77,7 @@ class LossyProxy:
         task = asyncio.current_task()
         assert task is not None
         self._links.add(task)
+        self.connections += 1
         try:
             await self._link(reader, writer)
         except (OSError, asyncio.CancelledError):

@@ -11,6 +11,8 @@ from echoless.broker.admin.view import TlsView
 from echoless.broker.authentication.admin_tokens import Tokens
 from echoless.broker.authorization.access import Access
 from echoless.broker.clock import Clock
+from echoless.broker.cluster.own_listeners import AdvertisedChange
+from echoless.broker.config.advertised import Advertised
 from echoless.broker.config.loading import Config
 from echoless.broker.decisions.decisions import Decisions
 from echoless.broker.metadata.registration import BrokerInfo
@@ -142,6 +144,15 @@ class FakeMembership:
         raise PeerError(f"there is no broker {broker_id} in this cluster")
 
 
+@dataclass
+class FakeListeners:
+    configured: dict[str, Advertised] = field(default_factory=dict)
+    advertised: dict[str, Advertised] = field(default_factory=dict)
+
+    async def change(self, name: str, change: AdvertisedChange) -> None:
+        raise NotImplementedError
+
+
 class FakeBroker:
     """Holds `orders-0`, `orders-1` and `bills-0`."""
 
@@ -162,6 +173,7 @@ class FakeBroker:
         self.groups = FakeGroups()
         self.transactions = FakeTransactions()
         self.membership = FakeMembership()
+        self.listeners = FakeListeners()
         self.registry = FakeRegistry()
         self.faults: Any = FakeFaults()
         self.open_connections = OpenConnections()

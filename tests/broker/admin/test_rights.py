@@ -151,6 +151,23 @@ async def test_the_rest_needs_describe_on_the_cluster(
     assert len((await get(admin_address, "/health")).document["damaged"]) == 1
 
 
+async def test_addresses_of_clients_need_alter_on_the_cluster(
+    running: Running, admin_address: str, acls: AclEditor
+) -> None:
+    """Whoever sets them decides where clients go; seeing them takes Describe, as DescribeConfigs does."""
+    head = (f"Host: {admin_address}", "Content-Type: application/json")
+    put, body = "PUT /listeners/PLAINTEXT HTTP/1.1", b'{"advertise": "a:1"}'
+    assert (await get(admin_address, "/listeners")).status == HTTPStatus.FORBIDDEN
+    await acls.allow(AclOperation.DESCRIBE)
+    assert (await get(admin_address, "/listeners")).status == HTTPStatus.OK
+    answer = await ask(admin_address, put, *head, body=body)
+    assert answer.status == HTTPStatus.FORBIDDEN
+    assert "Alter on the cluster" in answer.document["error"]
+    assert running.broker.listeners.advertised == running.broker.listeners.configured
+    await acls.allow(AclOperation.ALTER)
+    assert (await ask(admin_address, put, *head, body=body)).status == HTTPStatus.OK
+
+
 async def test_a_change_needs_alter_on_the_cluster(
     running: Running, admin_address: str, acls: AclEditor
 ) -> None:

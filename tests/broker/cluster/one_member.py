@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from echoless.broker.assembly import new_broker
+from echoless.broker.config.advertised import Advertised
 from echoless.broker.config.loading import Address, Config
 from echoless.broker.environment import Environment, monotonic_ms, wall_clock_ms
 from echoless.broker.metadata.node_data import broker_path
@@ -18,7 +19,9 @@ from tests.fakes.memory_file_system import MemoryFileSystem
 from tests.fakes.memory_node_tree import MemoryNodeTree, MemoryTree, turns
 
 PATIENCE_S = 120.0
-ENDPOINTS = {"PLAINTEXT": Address("127.0.0.1", 1), "NATIVE": Address("127.0.0.1", 2)}
+ENDPOINTS = {
+    name: Advertised(Address("127.0.0.1", port)) for name, port in (("PLAINTEXT", 1), ("NATIVE", 2))
+}
 
 
 class Member:

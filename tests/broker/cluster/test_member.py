@@ -24,6 +24,7 @@ from echoless.broker.metadata.producer_ids import PATH as PRODUCER_ID_BLOCK
 from echoless.broker.metadata.registration import BrokerIdInUseError
 from echoless.broker.metadata.topic import NewTopic
 from echoless.broker.metadata.topic_registry import TopicRegistry
+from echoless.broker.network.request import Peer
 from echoless.broker.tree.node_tree import CoordinationError
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.metadata_request import WantedTopic
@@ -60,7 +61,7 @@ async def test_a_topic_that_needs_more_brokers_is_worth_asking_for_again() -> No
     await member.start()
     wanted = [WantedTopic("orders")]
     answer = metadata.describe(
-        member.broker.services, wanted, may_create=True, listener="PLAINTEXT", rights=None
+        member.broker.services, wanted, may_create=True, peer=Peer(1, "127.0.0.1:5000"), rights=None
     )
     assert not isinstance(answer, dict)
     (topic,) = (await answer)["topics"]
@@ -95,11 +96,11 @@ async def test_clients_are_never_told_that_nobody_is_there() -> None:
     member = Member(MemoryTree(), MemoryFileSystem())
     await member.start()
     broker = member.broker
-    known = client_addresses(broker.membership, "PLAINTEXT")
+    known = client_addresses(broker.membership, Peer(1, "127.0.0.1:5000"))
     assert list(known) == [1]
     await member.tree.delete("/brokers/ids/1")
     await member.until(lambda: not broker.membership.brokers)
-    assert client_addresses(broker.membership, "PLAINTEXT") == known
+    assert client_addresses(broker.membership, Peer(1, "127.0.0.1:5000")) == known
     await broker.stop()
 
 

@@ -157,11 +157,22 @@ def test_zookeeper_hosts_are_what_kazoo_takes() -> None:
         (["--set", "log_flush=never"], "--set log_flush: takes os or commit, not 'never'"),
         (
             ["--advertise", "0.0.0.0:9092"],
-            "--advertise: takes HOST:PORT that clients can connect to, one for each of --listen, not '0.0.0.0:9092'",
+            "--advertise: takes HOST:PORT that clients can connect to, or arrival, one for each of --listen, not '0.0.0.0:9092'",
         ),
         (
             ["--listen", ":1,:2", "--advertise", "a:1"],
             "--advertise: takes as many addresses as --listen has, 2, not 1",
+        ),
+        (
+            ["--set", "advertise_networks=EXTERNAL@10.0.0.0/8=a:1"],
+            "advertise_networks: EXTERNAL is not listened on: --listen has one address",
+        ),
+        (
+            [
+                *("--listen", ":1", "--advertise", "arrival", "--native-listen", ":2"),
+                *("--coordinator", "zookeeper://a:1"),
+            ],
+            "native_advertise: takes HOST:PORT at which other brokers reach this one; it is needed because --advertise is arrival, and --listen and --native-listen are every interface",
         ),
         (
             ["--listen", ":1,:2,:3"],

@@ -13,6 +13,7 @@ from echoless.broker.config.listener_names import NATIVE
 from echoless.broker.handlers import metadata as handler
 from echoless.broker.handlers.metadata import describe
 from echoless.broker.metadata.topic import NewTopic
+from echoless.broker.network.request import Peer
 from echoless.broker.network.turns import ROWS_PER_TURN
 from echoless.protocol import metadata_response
 from echoless.protocol.errors import ErrorCode
@@ -61,7 +62,13 @@ async def test_the_native_port_describes_a_large_topic_in_several_turns(running:
     """Other requests come in between."""
     services, count = running.broker.services, 3 * ROWS_PER_TURN + 1
     await services.topics.create(NewTopic(name="t", partitions=count))
-    answer = describe(services, None, may_create=False, listener=NATIVE, rights=None)
+    answer = describe(
+        services,
+        None,
+        may_create=False,
+        peer=Peer(1, "127.0.0.1:5000", listener=NATIVE),
+        rights=None,
+    )
     assert isinstance(answer, Awaitable)
     described, turns = asyncio.ensure_future(answer), 0
     while not described.done():

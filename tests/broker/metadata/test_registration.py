@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from echoless.broker.config.advertised import parse_networks
 from echoless.broker.metadata.cluster_id import read_or_create_cluster_id
 from echoless.broker.metadata.node_data import CLUSTER_ID, NodeDataError, broker_path, encode_uuid
 from echoless.broker.metadata.registration import (
@@ -62,6 +63,31 @@ async def test_a_broker_is_there_while_its_session_lives(
     assert (node.data, node.owner) == (encode_broker(info()), tree.session_id)
     tree.expire_session()
     assert await other.read_many([broker_path(1)]) == [None]
+
+
+def test_addresses_for_networks_are_registered() -> None:
+    """Beside the endpoints, which are all that Kafka and earlier releases read."""
+    networks = parse_networks({"10.0.0.0/8": "a:1", "fd00::/8": "arrival"})
+    plain, varying = Endpoint("h", 1), Endpoint("h", 2, "SSL", True, networks)
+    before = info()._replace(endpoints={"PLAINTEXT": plain, "EXTERNAL": varying})
+    data = encode_broker(before)
+    assert decode_broker(broker_path(1), Node(data, 0)) == before
+    fields = json.loads(data)
+    assert fields["endpoints"] == ["PLAINTEXT://h:1", "EXTERNAL://h:2"]
+    assert fields["advertised"] == {
+        "EXTERNAL": {"arrival": True, "networks": {"10.0.0.0/8": "a:1", "fd00::/8": "arrival"}}
+    }
+    assert "advertised" not in json.loads(encode_broker(info()))
+
+
+@pytest.mark.parametrize(
+    "advertised", [{"PLAINTEXT": {"networks": {"here": "a:1"}}}, {"PLAINTEXT": 7}, 7]
+)
+def test_addresses_for_networks_that_cannot_be_read(advertised: object) -> None:
+    """As any other field that is damaged: the node is taken for no broker."""
+    fields = {**json.loads(encode_broker(info())), "advertised": advertised}
+    with pytest.raises(NodeDataError):
+        decode_broker(broker_path(1), Node(json.dumps(fields).encode(), 0))
 
 
 async def test_a_broker_id_that_is_alive_is_refused(

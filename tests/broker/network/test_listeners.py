@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from pathlib import Path
 
 import pytest
 
+from echoless.broker.config.advertised import ARRIVAL
 from echoless.broker.config.listener_names import EXTERNAL, NATIVE, PLAINTEXT
 from echoless.broker.config.loading import Address, Config
 from echoless.broker.config.security import ListenerProtocol, SecurityProtocol
@@ -18,6 +18,7 @@ from echoless.broker.network import open_connections
 from echoless.broker.network.listeners import Listener, bind_listeners
 from tests.support.certificates import Authority
 from tests.support.echoless import Echoless
+from tests.support.given_addresses import given_to_a_client
 from tests.support.in_process import in_process
 from tests.support.raw_client import ConnectionEndedError, RawConnection
 
@@ -40,7 +41,7 @@ def test_one_address_is_the_listener_plaintext() -> None:
     listeners = bound(listen=(ANY_PORT,))
     assert list(listeners) == [PLAINTEXT, NATIVE]
     for listener in listeners.values():
-        assert listener.advertised == listener.address
+        assert listener.advertised.address == listener.address
         assert listener.address.port != 0
 
 
@@ -48,7 +49,7 @@ def test_a_name_is_advertised_as_a_name() -> None:
     """Certificates are for names: a client of `localhost` was told to go on to 127.0.0.1."""
     listeners = bound(listen=(Address("localhost", 0),), native_listen=Address("localhost", 0))
     for listener in listeners.values():
-        assert listener.advertised == Address("localhost", listener.address.port)
+        assert listener.advertised.address == Address("localhost", listener.address.port)
         assert listener.address.is_loopback
 
 
@@ -56,8 +57,8 @@ def test_second_address_is_the_listener_external() -> None:
     """Each listener has the advertised address in the same position."""
     listeners = bound(listen=(ANY_PORT, ANY_PORT), advertise=(INSIDE, OUTSIDE))
     assert list(listeners) == [PLAINTEXT, EXTERNAL, NATIVE]
-    assert listeners[PLAINTEXT].advertised == INSIDE
-    assert listeners[EXTERNAL].advertised == OUTSIDE
+    assert listeners[PLAINTEXT].advertised.address == INSIDE
+    assert listeners[EXTERNAL].advertised.address == OUTSIDE
     assert listeners[PLAINTEXT].address.port != listeners[EXTERNAL].address.port
 
 
@@ -67,13 +68,29 @@ def test_native_port_on_every_interface_is_advertised_at_the_first_host() -> Non
         listen=(EVERYWHERE, EVERYWHERE), advertise=(INSIDE, OUTSIDE), native_listen=EVERYWHERE
     )
     port = listeners[NATIVE].address.port
-    assert listeners[NATIVE].advertised == Address("broker1", port)
+    assert listeners[NATIVE].advertised.address == Address("broker1", port)
 
 
 def test_native_advertise_has_the_last_word() -> None:
     """The native port may be advertised anywhere."""
     address = Address("10.0.0.1", 1)
-    assert bound(listen=(ANY_PORT,), native_advertise=address)[NATIVE].advertised == address
+    assert bound(listen=(ANY_PORT,), native_advertise=address)[NATIVE].advertised.address == address
+
+
+@pytest.mark.parametrize(
+    ("settings", "registered"),
+    [
+        ({"listen": (EVERYWHERE,)}, "127.0.0.1"),
+        ({"listen": (EVERYWHERE,), "native_advertise": INSIDE}, "broker1"),
+        ({"listen": (EVERYWHERE,), "native_listen": EVERYWHERE}, "localhost"),
+        ({"listen": (Address("127.0.0.2", 0),)}, "127.0.0.2"),
+    ],
+)
+def test_a_wildcard_is_never_registered(settings: dict[str, object], registered: str) -> None:
+    """With `arrival` other brokers know the host at which this one is reached, or that it listens on."""
+    listener = bound(advertise=(ARRIVAL,), **settings)[PLAINTEXT]
+    assert listener.advertised.is_arrival
+    assert listener.advertised.address == Address(registered, listener.address.port)
 
 
 @pytest.mark.parametrize(("listener", "address"), [(PLAINTEXT, INSIDE), (EXTERNAL, OUTSIDE)])
@@ -85,26 +102,7 @@ async def test_client_is_told_the_addresses_of_its_own_listener(
     async with in_process(tmp_path, **settings) as running:
         come_by = {PLAINTEXT: running.kafka_address, EXTERNAL: running.external_address}[listener]
         assert come_by is not None
-        connection = await RawConnection.open(come_by)
-        async with contextlib.aclosing(addresses_told(connection)) as told:
-            assert [one async for one in told] == [address] * 3
-        await connection.close()
-
-
-async def addresses_told(connection: RawConnection):
-    """The broker's address, from each of the answers that hold one."""
-    not_asked = {"include_cluster_authorized_operations": False}
-    metadata = await connection.call(
-        "metadata",
-        12,
-        topics=(),
-        allow_auto_topic_creation=False,
-        include_topic_authorized_operations=False,
-    )
-    cluster = await connection.call("describe_cluster", 1, **not_asked, endpoint_type=1)
-    found = await connection.call("find_coordinator", 4, key_type=0, coordinator_keys=("group",))
-    for row in (*metadata.brokers, *cluster.brokers, *found.coordinators):
-        yield Address(row.host, row.port)
+        assert await given_to_a_client(come_by) == {1: address}
 
 
 async def test_registration_names_every_listener(tmp_path: Path) -> None:

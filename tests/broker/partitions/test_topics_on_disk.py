@@ -14,6 +14,7 @@ from echoless.broker.environment import Environment, this_machine
 from echoless.broker.handlers.metadata import describe
 from echoless.broker.metadata.node_data import LeaderAndIsr
 from echoless.broker.metadata.topic import NewTopic, StateChange
+from echoless.broker.network.request import Peer
 from echoless.broker.partitions.partition import Partition
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.metadata_request import WantedTopic
@@ -72,7 +73,9 @@ async def shown(running: Running, *names: str) -> list[Any]:
     """(name, error code, partitions) as in Metadata; of all topics if none is named."""
     wanted = [WantedTopic(name) for name in names] if names else None
     services = running.broker.services
-    answer = describe(services, wanted, may_create=False, listener="PLAINTEXT", rights=None)
+    answer = describe(
+        services, wanted, may_create=False, peer=Peer(1, "127.0.0.1:5000"), rights=None
+    )
     answer = await answer if isinstance(answer, Awaitable) else answer
     return [(row["name"], row["error_code"], len(row["partitions"])) for row in answer["topics"]]
 

@@ -14,6 +14,7 @@ from echoless.broker.handlers import metadata
 from echoless.broker.handlers.config_resource import ConfigResourceType
 from echoless.broker.metadata.topic import NewTopic
 from echoless.broker.network.loop_turn import LOOP_TURN
+from echoless.broker.network.request import Peer
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.metadata_request import WantedTopic
 from tests.support.in_process import Running
@@ -60,7 +61,7 @@ async def test_metadata_marks_it(
         running.broker.services,
         [WantedTopic(CONSUMER_OFFSETS)],
         may_create=False,
-        listener="PLAINTEXT",
+        peer=Peer(1, "127.0.0.1:5000"),
         rights=None,
     )
     assert isinstance(described, dict)
