@@ -71,7 +71,7 @@ def compare(
     def read(source: str) -> dict[str, float]:
         frame = spark.read.format(source).option("kafka.bootstrap.servers", address)
         frame = frame.option("subscribe", shape).option("includeHeaders", "headers" in shape)
-        begun, used = time.perf_counter(), _processor_s()
+        begun, used = time.perf_counter(), processor_s()
         sums = ["count(1)", "sum(offset)", "sum(length(key))", "sum(length(value))"]
         if "headers" in shape:
             sums.append("sum(size(headers))")
@@ -80,7 +80,7 @@ def compare(
         elapsed = time.perf_counter() - begun
         return {
             "rows/s": records / elapsed,
-            "rows per CPU second": records / (_processor_s() - used),
+            "rows per CPU second": records / (processor_s() - used),
         }
 
     read("echoless")
@@ -128,7 +128,7 @@ def write_topic(address: str, shape: str, records_of_100: int) -> int:
     return count
 
 
-def _processor_s() -> float:
+def processor_s() -> float:
     """Processor time of Spark's JVM and everything below it, and of those that it has waited for."""
     jvm = next(one.pid for one in processes_below(os.getpid()) if b"SparkSubmit" in one.command)
     ticks = 0

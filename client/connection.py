@@ -60,20 +60,23 @@ class BrokerConnection:
         port: int,
         timeout_s: float = TIMEOUT_S_DEFAULT,
         security: Security = NO_SECURITY,
+        *,
+        connect_timeout_s: float = math.inf,
     ) -> Self:
-        """Connects, asks for the API versions and logs in.
+        """Connects, asks for the API versions and logs in. `connect_timeout_s` is the limit of the first, if it is less.
 
         Raises `ConnectionFailedError`; `AuthenticationError` if another attempt would fail, too.
         """
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
-            sock = socket.create_connection((host, port), timeout_s)
+            sock = socket.create_connection((host, port), min(timeout_s, connect_timeout_s))
         except OSError as error:
             reason = error.strerror or str(error) or type(error).__name__
             raise ConnectionFailedError(
                 f"no broker can be reached at {address} ({reason}); "
                 f"is it running, and is this its --listen address?"
             ) from error
+        sock.settimeout(timeout_s)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = cls(sock, address, security)
         try:

@@ -53,6 +53,7 @@ from echoless.pipeline.reading.batch_reader import TopicReader
 from echoless.pipeline.reading.columns import check_schema, ddl_of
 from echoless.pipeline.reading.options import read_reader_options, schema_options
 from echoless.pipeline.reading.stream_reader import TopicStreamReader
+from echoless.pipeline.security import hide_keys
 
 FORMAT: Final = "echoless"
 QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
@@ -173,7 +174,11 @@ class ExactlyOnceJobWriter(DataSourceArrowWriter):
 
 
 def register(spark: SparkSession) -> None:
-    """Registers the sink and the reader as `format("echoless")` with the session (`docs/sink.md`, `docs/reader.md`)."""
+    """Registers the sink and the reader as `format("echoless")` with the session (`docs/sink.md`, `docs/reader.md`).
+
+    The session hides options that are keys in its plans from then on, beside what it hides already.
+    """
+    hide_keys(spark)
     spark.dataSource.register(_with_places(default_places(spark)))
 
 

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from echoless.pipeline.reading.bounds import LATEST, Offsets, resolve
 from echoless.pipeline.reading.errors import DataLossError, ReadOptionError
 from echoless.pipeline.reading.options import ReaderOptions
-from echoless.pipeline.reading.source_topics import SourceTopics, check_topics_exist
+from echoless.pipeline.reading.source_topics import SourceTopics
 from echoless.pipeline.reading.span import OffsetSpan, split_spans
 from echoless.pipeline.reading.span_rows import read_span
 
@@ -38,8 +38,7 @@ class TopicReader(DataSourceReader):
 def plan_job(options: ReaderOptions) -> list[OffsetSpan]:
     """Fixes the offsets of each partition. Raises `ReadError`, `DataLossError`."""
     topics = SourceTopics(options)
-    found = topics.look_up()
-    check_topics_exist(options, found)
+    found = topics.find()
     partitions = topics.partitions()
     starts = resolve(options.start, partitions, topics.offsets, takes_latest=options.starts_late)
     ends = resolve(options.end, partitions, topics.offsets, is_end=True)

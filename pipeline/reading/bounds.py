@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from echoless.client.topic_partition import TopicPartition
@@ -13,6 +13,7 @@ from echoless.pipeline.reading.errors import ReadError, ReadOptionError
 EARLIEST: Final = -2
 LATEST: Final = -1
 """The numbers of ListOffsets, which offsets given as JSON use, too."""
+_NEEDED: Final = 'JSON like {"orders": {"0": 120, "1": 97}} is needed'
 _WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 Offsets = dict[TopicPartition, int]
 
@@ -27,6 +28,8 @@ class Bound:
     """For all partitions, or for each one."""
     is_time: bool = False
     """Whether the numbers are timestamps in ms; else they are offsets, `EARLIEST` or `LATEST`."""
+    of_topics: Mapping[str, int] = field(default_factory=dict)
+    """`EARLIEST` or `LATEST` for all partitions of a topic, beside those that `value` names."""
 
     @property
     def is_explicit(self) -> bool:
@@ -37,7 +40,9 @@ class Bound:
         """Whether `offset`, which is `EARLIEST` or `LATEST`, is meant for some partition."""
         if self.is_time:
             return False
-        return offset in (self.value.values() if isinstance(self.value, Mapping) else (self.value,))
+        if not isinstance(self.value, Mapping):
+            return offset == self.value
+        return offset in self.value.values() or offset in self.of_topics.values()
 
 
 class AnsweredOffsets(Protocol):
@@ -48,16 +53,19 @@ class AnsweredOffsets(Protocol):
 
 
 def parse_offsets_bound(option: str, text: str) -> Bound:
-    """Reads `earliest`, `latest` or JSON. Raises `ValueError`."""
+    """Reads `earliest`, `latest`, or JSON, in which a topic may have one of the words. Raises `ValueError`."""
     word = _WORDS.get(text.strip().lower())
     if word is not None:
         return Bound(option, word)
-    return Bound(option, parse_partitions(text, _offset))
+    topics = _parse_topics(text)
+    words = {name: _word(name, found) for name, found in topics.items() if isinstance(found, str)}
+    named = {name: found for name, found in topics.items() if name not in words}
+    return Bound(option, _flat(named, _offset), of_topics=words)
 
 
 def parse_times_bound(option: str, text: str) -> Bound:
     """Reads `{"orders": {"0": 1700000000000}}`, in ms. Raises `ValueError`."""
-    return Bound(option, parse_partitions(text, _time), is_time=True)
+    return Bound(option, _flat(_parse_topics(text), _time), is_time=True)
 
 
 def parse_time_bound(option: str, text: str) -> Bound:
@@ -65,17 +73,25 @@ def parse_time_bound(option: str, text: str) -> Bound:
     return Bound(option, _time(int(text)), is_time=True)
 
 
-def parse_partitions(text: str, number: Callable[[Any], int]) -> Mapping[TopicPartition, int]:
-    """Reads `{"orders": {"0": 120}}`. Raises `ValueError`."""
+def _parse_topics(text: str) -> Mapping[str, Any]:
     try:
         found = json.loads(text)
-        return {
-            TopicPartition(topic, int(partition)): number(value)
-            for topic, partitions in found.items()
-            for partition, value in partitions.items()
-        }
-    except (json.JSONDecodeError, AttributeError) as error:
-        raise ValueError('JSON like {"orders": {"0": 120, "1": 97}} is needed') from error
+    except json.JSONDecodeError:
+        found = None
+    if type(found) is not dict:
+        raise ValueError(_NEEDED)
+    return found
+
+
+def _flat(topics: Mapping[str, Any], number: Callable[[Any], int]) -> Mapping[TopicPartition, int]:
+    """Reads `{"orders": {"0": 120}}`. Raises `ValueError`."""
+    if not all(isinstance(partitions, dict) for partitions in topics.values()):
+        raise ValueError(_NEEDED)
+    return {
+        TopicPartition(topic, int(partition)): number(value)
+        for topic, partitions in topics.items()
+        for partition, value in partitions.items()
+    }
 
 
 def resolve(
@@ -113,17 +129,21 @@ def _numbers(bound: Bound, partitions: Collection[TopicPartition]) -> Mapping[To
     value = bound.value
     if not isinstance(value, Mapping):
         return dict.fromkeys(partitions, value)
-    missing, surplus = set(partitions) - value.keys(), value.keys() - set(partitions)
+    words = bound.of_topics
+    by_topic = {one: words[one.topic] for one in partitions if one.topic in words}
+    missing = set(partitions) - value.keys() - by_topic.keys()
     if missing:
         raise ReadOptionError(
             f"option {bound.option} does not name {_names(missing)}; it has to name every partition that is read, "
             f"-2 for its earliest offset"
         )
+    surplus = {str(one) for one in value.keys() - set(partitions)}
+    surplus |= words.keys() - {one.topic for one in partitions}
     if surplus:
         raise ReadOptionError(
-            f"option {bound.option} names {_names(surplus)}, which is not read; leave it out"
+            f"option {bound.option} names {_first(sorted(surplus))}, which is not read; leave it out"
         )
-    return value
+    return {**value, **by_topic}
 
 
 def _known(partition: TopicPartition, offset: int | None) -> int:
@@ -133,9 +153,19 @@ def _known(partition: TopicPartition, offset: int | None) -> int:
 
 
 def _names(partitions: Collection[TopicPartition]) -> str:
-    first, *rest = sorted(partitions)
+    return _first(map(str, sorted(partitions)))
+
+
+def _first(names: Iterable[str]) -> str:
+    first, *rest = names
     more = f" and {len(rest)} more" if rest else ""
-    return f"{first.topic}-{first.partition}{more}"
+    return f"{first}{more}"
+
+
+def _word(topic: str, text: str) -> int:
+    if text.strip().lower() not in _WORDS:
+        raise ValueError(f"{text!r} of topic {topic} is neither earliest nor latest")
+    return _WORDS[text.strip().lower()]
 
 
 def _offset(value: Any) -> int:

@@ -2,13 +2,16 @@
 
 A connection in use is not among them. Invariant: a connection is kept only after a whole answer. A process that was forked does not
 use those of its parent.
+
+Questions about the cluster go to any of its brokers: first to the one that answered last, and also to those that only metadata has
+named, so a broker that is down costs time once, even if it is the only bootstrap server.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from echoless.client.cluster import parse_addresses
@@ -18,6 +21,10 @@ from echoless.pipeline.reading.options import ReaderOptions
 
 _KEPT_MAX: Final = 8
 _KEPT_S: Final = 60.0
+_CONNECT_S: Final = 10.0
+"""Time to reach a broker; another one may answer at once."""
+_NAMED_MAX: Final = 8
+"""Brokers that metadata has named, of which questions go to so many if the bootstrap servers do not answer."""
 Address = tuple[str, int]
 
 
@@ -31,6 +38,10 @@ class _Kept(NamedTuple):
 
 _kept: list[_Kept] = []
 """The one that was used last is at the end. Tasks of a Python worker run one after the other."""
+_servers: dict[str, list[Address]] = {}
+"""Brokers to ask about a cluster, by its bootstrap servers: the next one first."""
+_named: set[str] = set()
+"""Bootstrap servers of clusters that have answered."""
 
 
 def ask(options: ReaderOptions, address: Address, api: str, fields: Mapping[str, Any]) -> Any:
@@ -44,23 +55,56 @@ def ask(options: ReaderOptions, address: Address, api: str, fields: Mapping[str,
         except ConnectionFailedError:
             pass  # the broker may have closed it since
     connection = BrokerConnection.open(
-        *address, timeout_s=options.request_timeout_s, security=options.security
+        *address,
+        timeout_s=options.request_timeout_s,
+        security=options.security,
+        connect_timeout_s=_CONNECT_S,
     )
     return _exchange(options, address, connection, api, fields)
 
 
 def ask_any(options: ReaderOptions, api: str, fields: Mapping[str, Any]) -> Any:
-    """Asks the first bootstrap server that answers. Raises `ConnectionFailedError`."""
+    """Asks brokers of the cluster until one answers. Raises `ConnectionFailedError`."""
+    servers = _servers_of(options)
     failure: ConnectionFailedError | None = None
-    for address in parse_addresses(options.bootstrap_servers):
+    for address in tuple(servers):
         try:
-            return ask(options, (address.host, address.port), api, fields)
+            return ask(options, address, api, fields)
         except AuthenticationError:
             raise
         except ConnectionFailedError as error:
             failure = failure or error
+            ask_another(options)
     assert failure is not None, "there is at least one address"
     raise failure
+
+
+def ask_another(options: ReaderOptions) -> None:
+    """Makes the next `ask_any` begin with another broker: this one may know less, such as one that has just started."""
+    servers = _servers_of(options)
+    servers.append(servers.pop(0))
+
+
+def note_brokers(options: ReaderOptions, brokers: Collection[Address]) -> None:
+    """Takes the cluster's brokers, as metadata names them, beside the bootstrap servers."""
+    servers = _servers_of(options)
+    _named.add(options.bootstrap_servers)
+    kept = {*brokers, *_bootstrap(options)}
+    servers[:] = [one for one in servers if one in kept]
+    servers += sorted(set(brokers).difference(servers))[:_NAMED_MAX]
+
+
+def has_met(options: ReaderOptions) -> bool:
+    """Whether the cluster has answered this process before."""
+    return options.bootstrap_servers in _named
+
+
+def _servers_of(options: ReaderOptions) -> list[Address]:
+    return _servers.setdefault(options.bootstrap_servers, _bootstrap(options))
+
+
+def _bootstrap(options: ReaderOptions) -> list[Address]:
+    return [(one.host, one.port) for one in parse_addresses(options.bootstrap_servers)]
 
 
 def close_kept() -> None:

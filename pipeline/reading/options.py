@@ -72,6 +72,8 @@ class ReaderOptions:
     patience_s: float = 120.0
     """Time within which a task has to get further (`kafkaConsumer.pollTimeoutMs`)."""
     request_timeout_s: float = 30.0
+    answer_timeout_s: float = 60.0
+    """Time for which the driver asks a cluster that it has met, however few `attempts` are (`kafka.default.api.timeout.ms`)."""
     fetch_wait_ms: int = 500
     fetch_bytes_max: int = 8 * 1024 * 1024
     security: Security = field(default=NO_SECURITY, repr=False)
@@ -265,6 +267,7 @@ _PARSERS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "kafkaconsumer.polltimeoutms": ("patience_s", _milliseconds),
     "kafka.isolation.level": ("isolation", _isolation),
     "kafka.request.timeout.ms": ("request_timeout_s", _milliseconds),
+    "kafka.default.api.timeout.ms": ("answer_timeout_s", _milliseconds),
     "kafka.fetch.max.wait.ms": ("fetch_wait_ms", _positive),
     "kafka.max.partition.fetch.bytes": ("fetch_bytes_max", _positive),
 }
@@ -303,7 +306,7 @@ _WITHOUT_EFFECT: Final = frozenset(
             f"kafka.{name}"
             for name in (
                 *("allow.auto.create.topics", "check.crcs", "client.dns.lookup", "client.id"),
-                *("client.rack", "connections.max.idle.ms", "default.api.timeout.ms"),
+                *("client.rack", "connections.max.idle.ms"),
                 *("enable.metrics.push", "exclude.internal.topics", "fetch.max.bytes"),
                 *("fetch.min.bytes", "heartbeat.interval.ms", "max.poll.interval.ms"),
                 *("max.poll.records", "metadata.max.age.ms", "metadata.recovery.strategy"),

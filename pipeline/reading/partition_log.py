@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from echoless.client.connection import AuthenticationError, ConnectionFailedError
-from echoless.pipeline.reading.connections import Address, ask
+from echoless.pipeline.reading.connections import Address, ask, ask_another
 from echoless.pipeline.reading.errors import DataLossError, ReadError
 from echoless.pipeline.reading.options import READ_COMMITTED, ReaderOptions
 from echoless.pipeline.reading.span import OffsetSpan
@@ -17,8 +17,7 @@ from echoless.protocol.errors import ErrorCode
 
 _RETRY_S: Final = 0.25
 _GONE_S: Final = 3.0
-"""Time for which a topic that is not found is looked for: brokers learn of it one after the other."""
-_GONE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+"""Time for which a topic that is not found, or is another one, is looked for: brokers learn of it one after the other."""
 
 
 class FetchedBytes(NamedTuple):
@@ -49,6 +48,9 @@ class PartitionLog:
         self._span = span
         self._sleep = sleep
         self._found: FoundTopic | None = None
+        self._loss = ""
+        """What happened to the topic, by the last metadata; empty if it is there."""
+        self._lost_at = 0.0
 
     def fetch(self, offset: int, bytes_max: int) -> FetchedBytes:
         """Fetches from the batch that holds `offset` on; empty if there is none yet.
@@ -61,7 +63,10 @@ class PartitionLog:
             if isinstance(reason, FetchedBytes):
                 return reason
             waited = time.monotonic() - began
-            self._check_exists(waited)
+            if self._loss:
+                if time.monotonic() - self._lost_at > _GONE_S:
+                    raise DataLossError(f"{self._span}: {self._loss}")
+                ask_another(self._options)
             if waited > self._options.patience_s:
                 raise ReadError(
                     f"{self._span}: cannot be fetched for {self._options.patience_s:g} s: {reason}"
@@ -74,7 +79,7 @@ class PartitionLog:
         try:
             address = self._leader()
             if address is None:
-                return "it has no leader"
+                return self._loss or "it has no leader"
             answer = ask(self._options, address, "fetch", self._request(offset, bytes_max))
         except AuthenticationError as error:
             raise ReadError(f"{self._span}: {error}") from error
@@ -87,6 +92,7 @@ class PartitionLog:
         if code is ErrorCode.NONE:
             return _fetched(answer, part, self._options.isolation)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._found = None
             raise OffsetGoneError
         if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             raise ReadError(f"topic {self._span.topic}: it may not be read; grant Read on it")
@@ -97,22 +103,24 @@ class PartitionLog:
     def _leader(self) -> Address | None:
         if self._found is None:
             found = read_topics(self._options, [self._span.topic]).get(self._span.topic)
-            self._found = found or FoundTopic(None, False, {})
-            self._check_same(found)
+            before, self._loss = self._loss, self._loss_of(found)
+            if self._loss and not before:
+                self._lost_at = time.monotonic()
+            if found is None or self._loss:
+                return None
+            self._found = found
         return self._found.leaders.get(self._span.partition)
 
-    def _check_same(self, found: FoundTopic | None) -> None:
+    def _loss_of(self, found: FoundTopic | None) -> str:
+        if found is None:
+            return "the topic was deleted"
         planned = self._span.topic_id
-        if found is not None and planned is not None and found.id_text != planned:
-            raise DataLossError(
-                f"{self._span}: the topic was deleted and created again (id {planned} is now {found.id_text}); "
-                "the records that were to be read are gone"
-            )
-
-    def _check_exists(self, waited: float) -> None:
-        found = self._found
-        if found is not None and not found.leaders and waited > _GONE_S:
-            raise DataLossError(f"{self._span}: the topic was deleted")
+        if planned is None or found.id_text == planned:
+            return ""
+        return (
+            f"the topic was deleted and created again (id {planned} is now {found.id_text}); "
+            "the records that were to be read are gone"
+        )
 
     def _request(self, offset: int, bytes_max: int) -> dict[str, Any]:
         assert self._found is not None, "its leader is known"

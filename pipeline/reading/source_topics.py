@@ -1,17 +1,19 @@
 """The topics of a reader as brokers have them now: their partitions, and offsets by ListOffsets.
 
-For the driver: one metadata request and one ListOffsets to each leader, tried `fetchOffset.numRetries` times.
+For the driver: one metadata request and one ListOffsets to each leader. A cluster that does not answer at all is asked
+`fetchOffset.numRetries` times; one that has answered before, for `kafka.default.api.timeout.ms`: leaders move, and brokers start again.
 """
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from echoless.client.connection import AuthenticationError, ConnectionFailedError
 from echoless.client.topic_partition import TopicPartition
-from echoless.pipeline.reading.connections import Address, ask
+from echoless.pipeline.reading.connections import Address, ask, ask_another, has_met
 from echoless.pipeline.reading.errors import ReadError
 from echoless.pipeline.reading.options import ReaderOptions
 from echoless.pipeline.reading.topic_metadata import FoundTopic, read_topics
@@ -23,6 +25,10 @@ _T = TypeVar("_T")
 
 class _NotNowError(Exception):
     """Another attempt may succeed; the message says why this one did not."""
+
+
+class PartitionGoneError(ReadError):
+    """Brokers do not have a partition that was found; topics are to be looked up again."""
 
 
 class SourceTopics:
@@ -46,6 +52,22 @@ class SourceTopics:
             if choice.takes(name) and not (topic.is_internal and names is None)
         }
         return self._topics
+
+    def find(self) -> Mapping[str, FoundTopic]:
+        """The same. Raises `ReadError` if a topic that is named does not exist."""
+        names = self._options.topics.wanted_names or ()
+        missing: list[str] = []
+        for attempt in range(self._options.attempts):
+            if attempt:
+                self._sleep(self._options.retry_s)
+            found = self.look_up()
+            missing = [name for name in names if name not in found]
+            if not missing:
+                return found
+            ask_another(self._options)
+        raise ReadError(
+            f"topic {', '.join(missing)}: it does not exist at {self._options.bootstrap_servers}"
+        )
 
     def partitions(self) -> list[TopicPartition]:
         """Returns the partitions to read of the topics that were found. Raises `ReadError` for one that is not there."""
@@ -80,7 +102,9 @@ class SourceTopics:
         by_leader: dict[Address, list[TopicPartition]] = {}
         for one in wanted:
             topic = self._topics.get(one.topic)
-            leader = None if topic is None else topic.leaders.get(one.partition)
+            if topic is None:
+                raise PartitionGoneError(f"topic {one.topic}: it does not exist any more")
+            leader = topic.leaders.get(one.partition)
             if leader is None:
                 raise _NotNowError(f"{one} has no leader")
             by_leader.setdefault(leader, []).append(one)
@@ -103,21 +127,28 @@ class SourceTopics:
         }
 
     def _until_answered(self, attempt: Callable[[], _T]) -> _T:
-        """Tries several times; asks for the leaders again after a failure."""
-        for left in range(self._options.attempts - 1, -1, -1):
+        """Tries until there is an answer; asks for the leaders again after a failure."""
+        began = time.monotonic()
+        for failures in itertools.count(1):
+            is_last = failures >= self._options.attempts
             try:
                 return attempt()
             except AuthenticationError as error:
                 raise ReadError(str(error)) from error
+            except PartitionGoneError:
+                if is_last:
+                    raise
             except (ConnectionFailedError, _NotNowError) as error:
-                if not left:
+                limit_s = self._options.answer_timeout_s if has_met(self._options) else 0.0
+                if is_last and time.monotonic() - began >= limit_s:
                     raise ReadError(str(error)) from error
             self._sleep(self._options.retry_s)
             if self._topics:
-                self._refresh()
-        raise AssertionError("the last attempt returns or raises")
+                ask_another(self._options)
+                self.refresh_leaders()
+        raise AssertionError("it counts without end")
 
-    def _refresh(self) -> None:
+    def refresh_leaders(self) -> None:
         """Takes the leaders of the topics that are known, not the topics that exist now."""
         try:
             found = read_topics(self._options, list(self._topics))
@@ -131,19 +162,12 @@ class SourceTopics:
         }
 
 
-def check_topics_exist(options: ReaderOptions, found: Mapping[str, object]) -> None:
-    """Raises `ReadError` if a topic that is named does not exist."""
-    missing = [name for name in options.topics.wanted_names or () if name not in found]
-    if missing:
-        raise ReadError(
-            f"topic {', '.join(missing)}: it does not exist at {options.bootstrap_servers}"
-        )
-
-
 def _offset_in(target: TopicPartition, part: Any) -> int | None:
     code = ErrorCode(int(part.error_code.value))
     if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         raise ReadError(f"topic {target.topic}: it may not be read; grant Read on it")
+    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        raise PartitionGoneError(f"{target}: list_offsets: {code.name}")
     if code is not ErrorCode.NONE and not code.retriable:
         raise ReadError(f"{target}: list_offsets: {code.name}")
     if code is not ErrorCode.NONE:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from echoless.client.topic_partition import TopicPartition
 from echoless.pipeline.reading.bounds import EARLIEST
+from echoless.pipeline.reading.connections import ask_another
 from echoless.pipeline.reading.errors import DataLossError, ReadError
 from echoless.pipeline.reading.options import READ_COMMITTED, ReaderOptions
 from echoless.pipeline.reading.partition_log import OffsetGoneError, PartitionLog
@@ -49,21 +50,24 @@ def _pieces(options: ReaderOptions, span: OffsetSpan) -> Iterator[Sequence[Visib
     """Yields the visible batches of one fetch after the other."""
     log = PartitionLog(options, span)
     position, bytes_max = span.start, min(_FIRST_BYTES, options.fetch_bytes_max)
-    advanced_at, empty_count = time.monotonic(), 0
+    advanced_at, empty_count, gone_count = time.monotonic(), 0, 0
     with ThreadPoolExecutor(1, "echoless-fetch") as ahead:
         coming = ahead.submit(log.fetch, position, bytes_max)
         while True:
             try:
                 fetched = coming.result()
             except OffsetGoneError:
-                position = _position_after_loss(options, span, position)
+                gone_count += 1
+                position = _position_after_loss(
+                    options, span, position, is_sure=gone_count >= options.attempts
+                )
                 batches: Sequence[VisibleBatch] = ()
             else:
                 found = find_visible(fetched.records, fetched.aborted, position, span.end)
                 batches = found.batches
                 if found.next_offset > position:
                     position, advanced_at = found.next_offset, time.monotonic()
-                    bytes_max, empty_count = options.fetch_bytes_max, 0
+                    bytes_max, empty_count, gone_count = options.fetch_bytes_max, 0, 0
                 elif not fetched.records and fetched.readable_end >= span.end:
                     empty_count += 1
                     if empty_count >= _EMPTY_MAX and _is_on_broker(options, span, position):
@@ -101,13 +105,22 @@ def _is_on_broker(options: ReaderOptions, span: OffsetSpan, position: int) -> bo
     return first is not None and first <= position
 
 
-def _position_after_loss(options: ReaderOptions, span: OffsetSpan, position: int) -> int:
-    """Returns where to go on, behind offsets that are gone. Raises `DataLossError` if they must not be."""
+def _position_after_loss(
+    options: ReaderOptions, span: OffsetSpan, position: int, *, is_sure: bool
+) -> int:
+    """Returns where to go on, behind offsets that are gone. Raises `DataLossError` if they must not be.
+
+    A broker that did not notice that another leads now may have a shorter log: unless `is_sure`, `position` is tried again.
+    """
     topics = SourceTopics(options)
     topics.look_up()
     target = TopicPartition(span.topic, span.partition)
     earliest = topics.offsets({target: EARLIEST})[target] or 0
     if earliest <= position:
+        if not is_sure:
+            time.sleep(options.retry_s)
+            ask_another(options)
+            return position
         lost, cause = span.end, "the log ends before them; an unclean election may have cut it"
     else:
         lost = min(earliest, span.end)

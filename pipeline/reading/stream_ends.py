@@ -17,9 +17,10 @@ from typing import NamedTuple
 
 from echoless.client.topic_partition import TopicPartition
 from echoless.pipeline.reading.bounds import EARLIEST, LATEST, Offsets
+from echoless.pipeline.reading.connections import ask_another
 from echoless.pipeline.reading.errors import DataLossError
 from echoless.pipeline.reading.options import ReaderOptions
-from echoless.pipeline.reading.source_topics import SourceTopics
+from echoless.pipeline.reading.source_topics import PartitionGoneError, SourceTopics
 from echoless.pipeline.reading.stream_offsets import StreamOffsets
 
 logger = logging.getLogger(__name__)
@@ -65,11 +66,34 @@ class StreamEnds:
 
     def ask(self) -> LogEnds:
         """Asks for the topics that there are now, and their ends. Raises `ReadError`."""
+        for _ in range(self._options.attempts - 1):
+            try:
+                return self._ask()
+            except PartitionGoneError:
+                pass  # deleted after it was found, perhaps
+        return self._ask()
+
+    def _ask(self) -> LogEnds:
         found = self._topics.look_up()
         partitions = self._topics.partitions()
         ids = {name: topic.id_text for name, topic in found.items() if topic.id_text is not None}
         ends = self._topics.offsets(dict.fromkeys(partitions, LATEST))
         return LogEnds({one: end or 0 for one, end in ends.items()}, ids)
+
+    def made_sure(self, begun: StreamOffsets, found: LogEnds) -> LogEnds:
+        """Asks other brokers, too, if something is missing or another: the first may not know yet what there is.
+
+        A topic that were forgotten by mistake would come back as a new one, and be read again from its start.
+        """
+        for _ in range(self._options.attempts):
+            if all(
+                one in found.ends and begun.has(one, found.ids.get(one.topic)) for one in begun.next
+            ):
+                break
+            self._sleep(self._options.retry_s)
+            ask_another(self._options)
+            found = self.ask()
+        return found
 
     def stretch(self, begun: StreamOffsets, found: LogEnds) -> NextStretch:
         """Compares them with where the stream is. Raises `DataLossError`, `ReadError`."""
@@ -114,6 +138,8 @@ class StreamEnds:
         end = 0
         for _ in range(self._options.attempts):
             self._sleep(self._options.retry_s)
+            ask_another(self._options)
+            self._topics.refresh_leaders()
             end = self._topics.offsets({one: LATEST})[one] or 0
             if end >= start:
                 return end

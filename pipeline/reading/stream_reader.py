@@ -16,7 +16,7 @@ from echoless.pipeline.reading.batch_limits import TriggerDelay, limited_ends
 from echoless.pipeline.reading.bounds import resolve
 from echoless.pipeline.reading.connections import close_kept
 from echoless.pipeline.reading.options import ReaderOptions
-from echoless.pipeline.reading.source_topics import SourceTopics, check_topics_exist
+from echoless.pipeline.reading.source_topics import SourceTopics
 from echoless.pipeline.reading.span import OffsetSpan, split_spans
 from echoless.pipeline.reading.span_rows import read_span
 from echoless.pipeline.reading.spark_admission import (
@@ -56,8 +56,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's name
         options = self._options
         topics = SourceTopics(options)
-        found = topics.look_up()
-        check_topics_exist(options, found)
+        found = topics.find()
         starts = resolve(
             options.start, topics.partitions(), topics.offsets, takes_latest=options.starts_late
         )
@@ -87,7 +86,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._seen = self._ends.ask()
         found = self._target or self._seen
         assert found is not None, "one of them was asked for"
-        stretch = self._ends.stretch(parse_stream_offsets(begun), found)
+        at = parse_stream_offsets(begun)
+        certain = self._ends.made_sure(at, found)
+        if self._target is not None:
+            self._target = certain
+        stretch = self._ends.stretch(at, certain)
         if self._waits(stretch, limit):
             return begun
         ends, offsets_max = stretch.ends, self._offsets_max(limit)

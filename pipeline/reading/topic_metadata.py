@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from echoless.pipeline.reading.connections import Address, ask_any
+from echoless.pipeline.reading.connections import Address, ask_any, note_brokers
 from echoless.pipeline.reading.errors import ReadError
 from echoless.pipeline.reading.options import ReaderOptions
 from echoless.protocol.errors import ErrorCode
@@ -46,6 +46,7 @@ def read_topics(options: ReaderOptions, names: Sequence[str] | None) -> dict[str
         },
     )
     brokers = {one.node_id: (one.host, one.port) for one in answer.brokers}
+    note_brokers(options, brokers.values())
     found = {}
     for topic in answer.topics:
         code = topic.error_code.value

@@ -10,6 +10,7 @@ import json
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,7 @@ def main(directory: Path) -> None:
     run("headers", read_headers)
     if has_jars():
         run("records", read_records)
+    Reading(spark, options, {**servers, **java}, directory).run()
     run("forbidden", lambda: save("forbidden"))
     wrong = java["kafka.sasl.jaas.config"].replace('password="', 'password="wrong-')
     run(
@@ -93,6 +95,41 @@ def main(directory: Path) -> None:
         lambda: save("orders", **{"kafka.sasl.jaas.config": wrong, "batchId": "1"}),
     )
     spark.stop()
+
+
+@dataclass
+class Reading:
+    """The reader, with options of both kinds of names."""
+
+    spark: Any
+    options: dict[str, str]
+    java_options: dict[str, str]
+    directory: Path
+
+    def run(self) -> None:
+        """Reads in each way, and what it may not."""
+        wrong = {"kafka.sasl.password": "wrong-" + self.options["kafka.sasl.password"]}
+        run("topic", self.job)
+        run("topic as a stream", self.stream)
+        run("forbidden topic", lambda: self.job("forbidden"))
+        run("topic, wrong password", lambda: self.job(**wrong))
+
+    def job(self, topic: str = "orders", **changed: str) -> None:
+        reader = self.spark.read.format("echoless").options(**self.options, subscribe=topic)
+        rows = reader.options(**changed).load()
+        rows.explain(True)
+        assert rows.count() == 3 * ROWS
+
+    def stream(self) -> None:
+        reader = self.spark.readStream.format("echoless").options(**self.java_options)
+        rows = reader.options(subscribe="orders", startingOffsets="earliest").load()
+        rows.explain(True)
+        writer = rows.writeStream.format("memory").queryName("read")
+        writer = writer.option("checkpointLocation", str(self.directory / "checkpoint-read"))
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        query.explain(True)
+        assert self.spark.table("read").count() == 3 * ROWS
 
 
 def run(name: str, work: Callable[[], None]) -> None:

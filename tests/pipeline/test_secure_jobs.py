@@ -129,8 +129,13 @@ def test_no_secret_is_in_anything_that_a_run_writes(
     reading = ["wrote: records"] if "wrote: records" in outcomes else []
     assert outcomes == [
         *("wrote: data source", "wrote: foreachBatch", "wrote: job", "wrote: headers"),
-        *(*reading, "refused: forbidden", "refused: wrong password"),
+        *(*reading, "wrote: topic", "wrote: topic as a stream"),
+        *("refused: forbidden topic", "refused: topic, wrong password"),
+        *("refused: forbidden", "refused: wrong password"),
     ]
+    assert (
+        "topic forbidden: it may not be described: the reader needs the right to read it" in printed
+    )
     assert "TOPIC_AUTHORIZATION_FAILED" in printed
     assert "user alice cannot log in by SCRAM-SHA-256" in printed
     assert list((directory / "events").rglob("*events*")), "the events of a run were looked at, too"

@@ -98,8 +98,9 @@ def test_rows_are_those_of_librdkafka(address):
     assert counts == [774, 762]
 
 
-def test_losses_are_noticed(address):
+def test_losses_are_noticed(address, monkeypatch):
     """Deleted records, and a topic that was created again."""
+    monkeypatch.setattr("echoless.pipeline.reading.partition_log._GONE_S", 0.1)
     write(address, 0, 50, topic=TOPIC)
     options = read_reader_options(
         {"kafka.bootstrap.servers": address, "assign": f'{{"{TOPIC}": [0]}}'}, is_stream=False

@@ -54,6 +54,12 @@ def test_names_of_options_are_read_in_any_case():
         ({"startingOffsets": "latest"}, "a job cannot start at latest"),
         ({"startingOffsets": '{"t": {"0": -1}}'}, "a job cannot start at latest"),
         ({"startingOffsets": '{"t": {"0": -3}}'}, "-3 is not an offset"),
+        ({"startingOffsets": '{"t": "latest"}'}, "a job cannot start at latest"),
+        ({"endingOffsets": '{"t": "earliest"}'}, "a job cannot end at earliest"),
+        ({"startingOffsets": '{"t": "soon"}'}, "'soon' of topic t is neither earliest nor latest"),
+        ({"startingOffsets": '{"t": 5}'}, "JSON like"),
+        ({"startingOffsets": "[]"}, "JSON like"),
+        ({"startingOffsetsByTimestamp": '{"t": "earliest"}'}, "JSON like"),
         ({"startingOffsets": "first"}, "startingOffsets: 'first' is not possible: JSON"),
         ({"endingOffsets": "earliest"}, "a job cannot end at earliest"),
         ({"startingOffsets": "earliest", "startingTimestamp": "5"}, "give one of them"),
@@ -124,6 +130,22 @@ def test_offsets_have_to_name_just_the_partitions_that_are_read():
         resolve(Bound("startingOffsets", {ZERO: 5}), [ZERO, ONE], ask)
     with pytest.raises(ReadOptionError, match="names t-1, which is not read"):
         resolve(Bound("startingOffsets", both), [ZERO], ask)
+
+
+def test_a_topic_may_have_a_word_for_all_its_partitions():
+    """As in Spark from SPARK-58774 on, beside topics whose partitions are named."""
+    text = '{"t": "Earliest", "u": {"0": 7}}'
+    bound = parsed(startingOffsets=text).start
+    other = TopicPartition("u", 0)
+
+    def ask(wanted):
+        return {one: {EARLIEST: 3}[number] for one, number in wanted.items()}
+
+    assert resolve(bound, [ZERO, ONE, other], ask) == {ZERO: 3, ONE: 3, other: 7}
+    with pytest.raises(ReadOptionError, match="names t, which is not read"):
+        resolve(bound, [other], ask)
+    with pytest.raises(ReadOptionError, match="does not name v-0"):
+        resolve(bound, [ZERO, other, TopicPartition("v", 0)], ask)
 
 
 def test_a_time_after_the_last_record():

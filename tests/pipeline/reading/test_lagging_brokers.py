@@ -1,0 +1,181 @@
+"""Brokers that are away for a while, or do not know yet what others know, cost time and no record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from uuid import uuid4
+
+import pytest
+
+from echoless.client.connection import BrokerConnection
+from echoless.client.topic_partition import TopicPartition
+from echoless.pipeline.reading import connections, partition_log, source_topics
+from echoless.pipeline.reading.bounds import LATEST
+from echoless.pipeline.reading.errors import DataLossError
+from echoless.pipeline.reading.options import ReaderOptions, read_reader_options
+from echoless.pipeline.reading.partition_log import OffsetGoneError, PartitionLog
+from echoless.pipeline.reading.source_topics import SourceTopics
+from echoless.pipeline.reading.span import OffsetSpan
+from echoless.pipeline.reading.span_rows import read_span
+from echoless.pipeline.reading.topic_metadata import FoundTopic, read_topics
+from tests.pipeline.exactly_once.broker_thread import BrokerThread
+from tests.pipeline.reading.test_stream_reader import Stream, rows
+from tests.pipeline.reading.written import TOPIC, write
+from tests.support.echoless import Echoless
+
+Topics = Mapping[str, FoundTopic]
+_UNUSED = "127.0.0.1:1"
+
+
+def options_of(address: str, **given: str) -> ReaderOptions:
+    options = {name.replace("__", "."): text for name, text in given.items()}
+    servers = {"kafka.bootstrap.servers": address, "subscribe": TOPIC}
+    return read_reader_options(
+        {**servers, "fetchOffset.retryIntervalMs": "1", **options}, is_stream=False
+    )
+
+
+def knows_nothing(_: Topics) -> Topics:
+    return {}
+
+
+def knows_another(found: Topics) -> Topics:
+    return {name: topic._replace(topic_id=uuid4()) for name, topic in found.items()}
+
+
+def lagging(change: Callable[[Topics], Topics], times: int) -> Callable[..., Topics]:
+    """Metadata whose first answers are of a broker that is behind."""
+    left = [times]
+
+    def ask(options: ReaderOptions, names: list[str] | None) -> Topics:
+        found = read_topics(options, names)
+        left[0] -= 1
+        return change(found) if left[0] >= 0 else found
+
+    return ask
+
+
+def returning(broker: Echoless, after: int) -> Callable[[float], None]:
+    """A pause: the broker starts again in one of them."""
+    pauses = [0]
+
+    def pause(_: float) -> None:
+        pauses[0] += 1
+        if pauses[0] == after:
+            broker.start()
+
+    return pause
+
+
+def test_a_cluster_that_was_met_is_waited_for(echoless: Echoless) -> None:
+    """A broker starts again: the driver asks more often than fetchOffset.numRetries says, and tasks do, too."""
+    write(echoless.kafka_address, 0, 10)
+    options = options_of(echoless.kafka_address)
+    topics = SourceTopics(options, sleep=returning(echoless, after=6))
+    (topic,) = topics.look_up().values()
+    echoless.kill()
+    zero = TopicPartition(TOPIC, 0)
+    assert topics.offsets({zero: LATEST}) == {zero: 10}
+    echoless.kill()
+    span = OffsetSpan(TOPIC, 0, 0, 10, topic.id_text)
+    log = PartitionLog(options, span, sleep=returning(echoless, after=6))
+    assert log.fetch(0, 10_000).readable_end == 10
+
+
+@pytest.mark.parametrize("change", [knows_nothing, knows_another])
+@pytest.mark.parametrize("is_strict", ["true", "false"])
+def test_a_stream_believes_no_single_broker(
+    broker: BrokerThread,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Topics], Topics],
+    is_strict: str,
+) -> None:
+    """A topic that is forgotten by mistake would be read again from its start."""
+    broker.create(TOPIC, 1)
+    write(broker.address, 0, 10)
+    stream = Stream(broker.address, failOnDataLoss=is_strict)
+    assert stream.batch() == rows(0, 0, 10)
+    write(broker.address, 0, 2, first=10)
+    monkeypatch.setattr(source_topics, "read_topics", lagging(change, 2))
+    assert stream.batch() == rows(0, 10, 12)
+    stream.restart()
+    monkeypatch.setattr(source_topics, "read_topics", lagging(change, 2))
+    stream.reader.prepareForTriggerAvailableNow()
+    at = stream.at
+    assert (stream.batch(), stream.at) == ([], at)
+
+
+@pytest.mark.parametrize("change", [knows_nothing, knows_another])
+def test_a_task_believes_no_single_broker(
+    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch, change: Callable[[Topics], Topics]
+) -> None:
+    """With failOnDataLoss=false its records would be missing, in silence."""
+    broker.create(TOPIC, 1)
+    write(broker.address, 0, 10)
+    options = options_of(broker.address, failOnDataLoss="false")
+    found = read_topics(options, [TOPIC])[TOPIC]
+    monkeypatch.setattr(partition_log, "read_topics", lagging(change, 2))
+    (batch,) = read_span(options, OffsetSpan(TOPIC, 0, 0, 10, found.id_text))
+    assert len(batch) == 10
+
+
+def test_a_leader_of_yesterday_may_have_a_shorter_log(
+    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was paused when another one was elected. Offsets are gone if it is said three times."""
+    broker.create(TOPIC, 1)
+    write(broker.address, 0, 10)
+    fetch, left = PartitionLog.fetch, [2]
+
+    def shorter(log: PartitionLog, offset: int, bytes_max: int) -> object:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise OffsetGoneError
+        return fetch(log, offset, bytes_max)
+
+    monkeypatch.setattr(PartitionLog, "fetch", shorter)
+    options, span = options_of(broker.address), OffsetSpan(TOPIC, 0, 0, 10)
+    assert [len(batch) for batch in read_span(options, span)] == [10]
+    left[0] = 3
+    with pytest.raises(DataLossError, match="offsets 0 to 10 are gone: the log ends before them"):
+        list(read_span(options, span))
+
+
+def test_a_topic_that_goes_while_its_end_is_asked_for(
+    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Topics are looked up again; a stream by a pattern does not end because one of them was deleted just then."""
+    broker.create(TOPIC, 1)
+    stream = Stream(broker.address, subscribe="", subscribePattern="ord")
+    write(broker.address, 0, 3)
+
+    def with_one_that_goes(found: Topics) -> Topics:
+        return {**found, "ord-gone": next(iter(found.values()))}
+
+    monkeypatch.setattr(source_topics, "read_topics", lagging(with_one_that_goes, 1))
+    assert stream.batch() == rows(0, 0, 3)
+
+
+def test_a_server_that_is_down_costs_time_once(
+    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that answered is asked first from then on, and brokers that metadata has named are asked, too."""
+    opened: list[str] = []
+    opening = BrokerConnection.open
+
+    def open_one(host: str, port: int, **given: object) -> BrokerConnection:
+        opened.append(f"{host}:{port}")
+        return opening(host, port, **given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(BrokerConnection, "open", open_one)
+    broker.create(TOPIC, 1)
+    options = options_of(f"{_UNUSED},{broker.address}")
+    for _ in range(3):
+        assert list(read_topics(options, [TOPIC])) == [TOPIC]
+    assert opened.count(_UNUSED) == 1
+    monkeypatch.setattr(connections, "_servers", {})
+    monkeypatch.setattr(connections, "_named", set())
+    alone = options_of(_UNUSED)
+    host, port = broker.address.split(":")
+    connections.note_brokers(alone, [(host, int(port))])
+    assert list(read_topics(alone, [TOPIC])) == [TOPIC]
