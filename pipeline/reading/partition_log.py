@@ -49,7 +49,7 @@ class PartitionLog:
         self._sleep = sleep
         self._found: FoundTopic | None = None
         self._loss = ""
-        """What happened to the topic, by the last metadata; empty if it is there."""
+        """Loss of the topic that the last metadata shows; empty if it is there."""
         self._lost_at = 0.0
 
     def fetch(self, offset: int, bytes_max: int) -> FetchedBytes:
