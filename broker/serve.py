@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from echoless.broker.admin.server import AdminServer
     from echoless.broker.authentication.tls import BrokerTls
     from echoless.broker.broker import Broker
-    from echoless.broker.faults.rule import RuleText
+    from echoless.broker.faults.reading_rules import AnyText
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class _Ports(NamedTuple):
         await asyncio.wait(stops, timeout=within_s + PORTS_MARGIN_S)
 
 
-async def _serve(config: Config, rules: Sequence[RuleText], stop: Stop) -> int:
+async def _serve(config: Config, rules: Sequence[AnyText], stop: Stop) -> int:
     from echoless.broker.assembly import new_broker
     from echoless.broker.environment import this_machine
 
@@ -120,7 +120,7 @@ async def _serve(config: Config, rules: Sequence[RuleText], stop: Stop) -> int:
     return EXIT_CANNOT_SERVE if broker.session_lost.is_set() or not is_closed else 0
 
 
-async def _start(config: Config, rules: Sequence[RuleText], broker: Broker) -> _Ports:
+async def _start(config: Config, rules: Sequence[AnyText], broker: Broker) -> _Ports:
     from echoless.broker.assembly import new_admin_server, new_servers
     from echoless.broker.records.record_thread import SWITCH_INTERVAL_S
 
@@ -187,7 +187,7 @@ async def _close_logs(broker: Broker) -> bool:
     return True
 
 
-def _rules_from_start(config: Config) -> Sequence[RuleText]:
+def _rules_from_start(config: Config) -> Sequence[AnyText]:
     if config.faults is None:
         return ()
     from echoless.broker.faults.rules_file import read_rules_file

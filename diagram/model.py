@@ -32,16 +32,20 @@ from echoless.diagram.transaction_wording import own_step_text, places_text
 from echoless.diagram.wording import fault_text
 
 _UNKNOWN_CORRELATION: Final = 0
-_REQUEST_FATES: Final = {"drop_request": Fate.LOST, "close_before": Fate.BROKEN}
+_REQUEST_FATES: Final = {
+    "drop_request": Fate.LOST,
+    "blackhole": Fate.LOST,
+    "close_before": Fate.BROKEN,
+}
 _RESPONSE_FATES: Final = {
     "drop_response": Fate.LOST,
     "close_after": Fate.BROKEN,
     "close_within": Fate.BROKEN,
     "crash": Fate.BROKEN,
 }
-_SILENCING: Final = {"drop_request", "drop_response"}
+_SILENCING: Final = {"drop_request", "drop_response", "blackhole"}
 """Answers keep their order: those after a lost one wait, unless the rule says otherwise."""
-_NEVER_JUDGED: Final = {"drop_request", "close_before", "error", "deny"}
+_NEVER_JUDGED: Final = {"drop_request", "blackhole", "close_before", "error", "deny"}
 
 
 def build_diagram(events: Iterable[Event]) -> Diagram:

@@ -16,10 +16,11 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
-from echoless.testkit.admin import Admin
+from echoless.testkit.admin import Admin, AdminError
 from echoless.testkit.broker_process import BrokerProcess
 from echoless.testkit.exactly_once import Sent, compare, describe
 from echoless.testkit.faults import Faults
+from echoless.testkit.missed_faults import describe_missed
 from echoless.testkit.native import Native
 from echoless.testkit.recorder import Recorder
 from echoless.testkit.stored_records import StoredRecord, read_topic
@@ -142,6 +143,19 @@ class Echoless:
         events += [{"event": "transaction", **one} for one in answer.get("transactions", [])]
         events.sort(key=lambda event: int(event["number"]))
         return [event for event in events if event["time_ms"] >= self._from_ms]
+
+    def assert_faults_struck(self) -> None:
+        """Raises `AssertionError` listing the fault rules of this test that never struck and are not optional.
+
+        A broker that was killed has forgotten its rules: those are not judged.
+        """
+        __tracebackhide__ = True
+        try:
+            missed = self.faults.never_struck(self._from_ms)
+        except AdminError:
+            return
+        if missed:
+            raise AssertionError(describe_missed(missed))
 
     def begin_test(self) -> None:
         """Excludes everything up to now from `events`."""

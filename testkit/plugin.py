@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _MARKER: Final = "echoless"
 _TRACES: Final = "--echoless-traces"
+_STRICT: Final = "echoless_strict"
 _SECURITY: Final = "security"
 """A name among the settings that is not the broker's: the security protocol of its listener."""
 _LIVE: Final = pytest.StashKey[list["Echoless"]]()
@@ -31,6 +32,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addini(
         "echoless_settings", "Configuration of the brokers, NAME=VALUE a line.", type="linelist"
+    )
+    parser.addini(
+        _STRICT,
+        "Fail a test if a fault rule never struck; each may be optional.",
+        type="bool",
+        default=True,
     )
 
 
@@ -81,6 +88,20 @@ def _settings(config: pytest.Config) -> dict[str, str]:
 def _text(value: object) -> str:
     """A setting in the broker's notation: `true`, not `True`."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# Rules that never struck
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Fails a test one of whose fault rules never struck."""
+    __tracebackhide__ = True
+    outcome = yield
+    if item.config.getini(_STRICT):
+        for broker in item.config.stash[_LIVE]:
+            broker.assert_faults_struck()
+    return outcome
 
 
 # When a test fails

@@ -70,6 +70,7 @@ DOORS: Final[Mapping[str, str]] = {
     "cli/coordinator.py": _COMMAND,
     "cli/demo.py": _COMMAND,
     "cli/main.py": "serve, which starts without what all other commands need, and those commands",
+    "cli/faults.py": _COMMAND,
     "cli/produce.py": _COMMAND,
     "cli/scenario.py": _COMMAND,
     "cli/trace.py": _COMMAND,

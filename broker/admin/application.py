@@ -102,7 +102,7 @@ async def _listen(
 def application(broker: BrokerView) -> web.Application:
     """The routes, bound to one broker."""
     pages = _Pages(broker)
-    decisions = DecisionPages(broker)
+    decisions, faults = DecisionPages(broker), FaultPages(broker)
     app = web.Application(
         middlewares=[
             _refusals_as_json,
@@ -113,6 +113,7 @@ def application(broker: BrokerView) -> web.Application:
         client_max_size=BODY_BYTES_MAX,
     )
     app.on_shutdown.append(decisions.close)
+    app.on_shutdown.append(faults.close)
     app.on_response_prepare.append(add_safe_headers)
     app.add_routes(
         [
@@ -126,7 +127,7 @@ def application(broker: BrokerView) -> web.Application:
             ),
             web.get("/decisions", decisions.decisions),
             *TracePages(broker).routes(),
-            *FaultPages(broker).routes(),
+            *faults.routes(),
             *TransactionPages(broker).routes(),
             *ListenerPages(broker).routes(),
             *ConsoleFiles().routes(),

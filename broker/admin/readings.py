@@ -239,8 +239,13 @@ class Readings:
         caller.require_cluster(AclOperation.DESCRIBE)
         refused = refusal(self._broker.config)
         why = {} if refused is None else {"reason": refused}
-        rules = self._broker.faults.documents()
-        return {"rules": rules, "allowed": refused is None, **why}
+        faults = self._broker.faults
+        return {
+            "rules": faults.documents(),
+            "never_struck": faults.never_struck(),
+            "allowed": refused is None,
+            **why,
+        }
 
 
 async def _listed(rows: Iterable[Document]) -> list[Document]:

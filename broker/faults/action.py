@@ -22,6 +22,14 @@ SWAP_WAIT_MS: Final = 1000
 """The time the first of two requests waits for the second, unless the rule says otherwise."""
 
 
+class Until(enum.StrEnum):
+    """The end of a blackhole."""
+
+    SESSION_END = "session_end"
+    """The sessions and transactions that the client had with this broker's coordinators have ended."""
+    REMOVED = "removed"
+
+
 class InjectionPoint(enum.Enum):
     """The place where an action takes effect."""
 
@@ -73,16 +81,17 @@ class Action:
     """A consumer group."""
     member: str | None = None
     """A member id, an instance id or a client id; None: every member of the group."""
+    until: Until | None = None
 
     @classmethod
-    def read(cls, given: object) -> Action:
-        """Reads a type alone, or an object with a `type`. Raises `RuleError`."""
+    def read(cls, given: object, where: str = "action") -> Action:
+        """Reads a type alone, or an object with a `type`; `where` it stands in the rule. Raises `RuleError`."""
         if isinstance(given, str):
             given = {"type": given}
-        fields = RuleFields("action", given)
+        fields = RuleFields(where, given)
         kind = fields.needed("type", f"one of {', '.join(TYPES)}")
         if not isinstance(kind, str) or kind not in TYPES:
-            raise fields.wrong("type", f"one of {', '.join(TYPES)}")
+            raise fields.wrong("type", f"one of {', '.join(TYPES)}", TYPES)
         values = {
             name: field.read(fields, name, field.takes)
             for name, field in TYPES[kind].fields.items()
@@ -165,7 +174,7 @@ def _code(fields: RuleFields, name: str, takes: str) -> ErrorCode:
     try:
         code = ErrorCode[value.upper()] if isinstance(value, str) else ErrorCode(value)
     except (KeyError, ValueError) as error:
-        raise fields.wrong(name, takes) from error
+        raise fields.wrong(name, takes, map(str.lower, ErrorCode.__members__)) from error
     if code is ErrorCode.NONE or isinstance(value, bool):
         raise fields.wrong(name, takes)
     return code
@@ -174,6 +183,13 @@ def _code(fields: RuleFields, name: str, takes: str) -> ErrorCode:
 def _later(fields: RuleFields, name: str, takes: str) -> Later:
     try:
         return Later(fields.text(name) or Later.WAIT)
+    except ValueError as error:
+        raise fields.wrong(name, takes) from error
+
+
+def _until(fields: RuleFields, name: str, takes: str) -> Until:
+    try:
+        return Until(fields.text(name) or Until.SESSION_END)
     except ValueError as error:
         raise fields.wrong(name, takes) from error
 
@@ -279,6 +295,12 @@ TYPES: Final[Mapping[str, ActionType]] = {
         {"ms": ActionField(_swap_ms, _MS_TAKES)},
     ),
     "twice": ActionType("processed twice; the first answer is sent"),
+    "hold_request": ActionType("waits until it is released, then processed"),
+    "hold_response": ActionType("processed at once, answered when it is released"),
+    "blackhole": ActionType(
+        "everything of a client is lost, until its session has ended",
+        {"until": ActionField(_until, " or ".join(Until), choices=tuple(Until))},
+    ),
     "freeze": ActionType("waits until the rule ends"),
     "cut_replica_link": ActionType(
         "nothing passes between this broker and another one",

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from echoless.broker.faults.own_messages import OwnMessages
     from echoless.broker.faults.peers import FaultyPeers
     from echoless.broker.faults.port import FaultyPort
-    from echoless.broker.faults.rule import ActiveRule, RuleText
-    from echoless.broker.faults.rules import Rules
+    from echoless.broker.faults.reading_rules import AnyText
+    from echoless.broker.faults.rule import ActiveRule
+    from echoless.broker.faults.rules import AnyRule, Rules
     from echoless.broker.network.server import Server
     from echoless.broker.replication.peers import Peers
     from echoless.broker.services import Services
@@ -85,6 +86,8 @@ class FaultInjection:
 
     def stop(self) -> None:
         """Releases everything that is held back: the broker is stopping."""
+        if self._rules is not None:
+            self._rules.stop()
         for port in self._ports:
             port.stop()
 
@@ -94,17 +97,33 @@ class FaultInjection:
         """All rules with their counts, in the order in which they are tried."""
         return [] if self._rules is None else self._rules.documents()
 
-    def add(self, texts: Sequence[RuleText]) -> list[dict[str, Any]]:
+    def never_struck(self) -> list[dict[str, Any]]:
+        """The rules that never struck and are not optional; removed ones, too, until they are forgotten."""
+        return [] if self._rules is None else self._rules.never_struck()
+
+    def forget_removed(self) -> None:
+        """Forgets the removed rules that never struck."""
+        if self._rules is not None:
+            self._rules.forget_removed()
+
+    def named(self, name: str) -> AnyRule:
+        """A rule that is in force. Raises `KeyError` if no rule has the name."""
+        if self._rules is None:
+            raise KeyError(name)
+        return self._rules.named(name)
+
+    def add(self, texts: Sequence[AnyText]) -> list[dict[str, Any]]:
         """Adds all of them or none. Raises `RuleError`, `NameTakenError`."""
         from echoless.broker.faults.feasible import check_feasible
 
-        check_feasible(texts, self._config)
-        works = [self._work_at_once(text.action) for text in texts]
+        parts = [part for text in texts for part in text.parts]
+        check_feasible(parts, self._config)
+        works = [self._work_at_once(part.action) for part in parts]
         if self._rules is None:
             self._begin()
         assert self._rules is not None
         added = self._rules.add(texts)
-        self._act_at_once(added, works)
+        self._act_at_once([part for rule in added for part in rule.parts], works)
         return _shown(added)
 
     def remove(self, name: str) -> dict[str, Any]:
@@ -128,7 +147,7 @@ class FaultInjection:
 
         # Rules draw their seeds separately, so that they do not change what the broker draws.
         rng = Random(self.environment.rng.getrandbits(64))  # noqa: S311
-        self._rules = Rules(rng, self._install)
+        self._rules = Rules(rng, self._install, self.environment.now_ms)
         self._hits = Hits(self._decisions, self.environment.now_ms)
         self._crash = self._crash or crash
 
@@ -156,6 +175,7 @@ class FaultInjection:
             port.use(requests)
 
     def _faulty_ports(self, hits: Hits, crash: Callable[[ActiveRule], None]) -> list[FaultyPort]:
+        from echoless.broker.faults.coordinated import CoordinatedStates
         from echoless.broker.faults.kafka_requests import KafkaRequests
         from echoless.broker.faults.native_requests import NativeRequests
         from echoless.broker.faults.own_messages import OwnMessages
@@ -168,13 +188,14 @@ class FaultInjection:
         if services is None:
             return ports
         self._own = OwnMessages(services, hits, crash)
+        coordinated = CoordinatedStates(services)
         ports.append(self._own.port)
         for server in self._servers:
             own = server.dispatch
             is_native = isinstance(own, NativeDispatcher)
             requests = NativeRequests(services, own) if is_native else KafkaRequests(services)
-            actions = RequestActions(own, requests, crash)
-            ports.append(FaultyPort(server, requests, hits, actions))
+            actions = RequestActions(own, requests, crash, coordinated)
+            ports.append(FaultyPort(server, requests, hits, actions, coordinated))
         return ports
 
     def _watched_peers(self) -> Peers:
@@ -214,6 +235,6 @@ class FaultInjection:
                 work()
 
 
-def _shown(rules: Sequence[ActiveRule]) -> list[dict[str, Any]]:
+def _shown(rules: Sequence[AnyRule]) -> list[dict[str, Any]]:
     now_s = asyncio.get_running_loop().time()
     return [rule.document(now_s) for rule in rules]

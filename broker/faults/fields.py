@@ -6,7 +6,8 @@ Every error is a `RuleError` of one sentence that names the field, its value, an
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any, Final, Self
 
 INT32_MAX: Final = 2**31 - 1
@@ -17,6 +18,12 @@ _CAMEL_CASE: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 def snake_case(name: str) -> str:
     """`InitProducerId`, as Kafka writes it, or `init_producer_id`: the latter."""
     return _CAMEL_CASE.sub("_", name).lower()
+
+
+def meant(given: object, known: Iterable[str]) -> str:
+    """The word that was probably meant, to follow an error message; empty if nothing known is like it."""
+    found = get_close_matches(str(given).lower(), list(known), n=1, cutoff=0.7)
+    return f" (did you mean {found[0]}?)" if found else ""
 
 
 class RuleError(Exception):
@@ -52,6 +59,13 @@ class RuleFields:
         if type(value) is not int or not least <= value <= most:
             raise self.wrong(name, f"a whole number from {least} to {most}")
         return value
+
+    def fact(self, name: str) -> bool:
+        """True or false; false if it is missing."""
+        value = self.value(name)
+        if value is not None and not isinstance(value, bool):
+            raise self.wrong(name, "true or false")
+        return bool(value)
 
     def number(self, name: str, default: float, *, least: float, most: float) -> float:
         value = self.value(name)
@@ -93,8 +107,10 @@ class RuleFields:
     def path(self, name: str) -> str:
         return f"{self._where}.{name}" if self._where else name
 
-    def wrong(self, name: str, takes: str) -> RuleError:
-        return RuleError(f"{self.path(name)} takes {takes}, not {self._given.get(name)!r}")
+    def wrong(self, name: str, takes: str, known: Iterable[str] = ()) -> RuleError:
+        """The error for a value; `known` are the words from which the one that was meant is guessed."""
+        value = self._given.get(name)
+        return RuleError(f"{self.path(name)} takes {takes}, not {value!r}{meant(value, known)}")
 
 
 Reader = Callable[[RuleFields], Any]

@@ -118,7 +118,7 @@ class FileFaults:
             if not parts:
                 return False
         with self._lock:
-            if not rule.turns.take(self._loop.time()):
+            if not rule.is_due or not rule.turns.take(self._loop.time()):
                 return False
         with contextlib.suppress(RuntimeError):  # the loop has ended: there is no listener left
             self._loop.call_soon_threadsafe(self._hits.on_broker, rule, path, parts)

@@ -5,6 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+NAMING_GROUPS: Final = frozenset(
+    {
+        *("find_coordinator", "join_group", "sync_group", "heartbeat", "leave_group"),
+        *("offset_commit", "offset_fetch", "offset_delete", "describe_groups", "delete_groups"),
+        *("consumer_group_heartbeat", "consumer_group_describe"),
+        *("add_offsets_to_txn", "txn_offset_commit"),
+    }
+)
+"""APIs whose requests name groups."""
 _GROUP_KEY: Final = 0
 """FindCoordinator: the keys are groups."""
 

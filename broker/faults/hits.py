@@ -31,6 +31,7 @@ class Hits:
     def on_request(self, rule: ActiveRule, request: ReadRequest, parts: Sequence[Part]) -> None:
         """`parts` are those that the rule has picked."""
         facts, peer = request.facts, request.peer
+        rule.changes.note()
         self._decisions.record_fault(
             FaultHit(
                 number=_NUMBER_TO_COME,
@@ -51,6 +52,7 @@ class Hits:
 
     def on_broker(self, rule: ActiveRule, where: str = "", parts: Sequence[Part] = ()) -> None:
         """Records a hit on a file, a link or the session instead of a request; `where` says which."""
+        rule.changes.note()
         self._decisions.record_fault(
             FaultHit(
                 number=_NUMBER_TO_COME,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from echoless.broker.faults.answer_codes import codes_in
 from echoless.broker.faults.denied_right import DeniedRight
 from echoless.broker.faults.groups_named import groups_of
 from echoless.broker.faults.match import NO_PARTITION, Part, RequestFacts
@@ -21,11 +22,12 @@ from echoless.broker.handlers.loaded import LOADED, load_for
 from echoless.broker.handlers.refusals import Refusal
 from echoless.broker.handlers.request_topics import answered_at_once, topics_of
 from echoless.broker.handlers.served import Served
+from echoless.broker.network.answers import Buffers
 from echoless.broker.network.reading import Dispatched
 from echoless.broker.network.request import Outcome, Peer, Request
 from echoless.broker.records.in_flight import ACKS_NONE
 from echoless.protocol.acl import AclOperation
-from echoless.protocol.errors import DecodeError, KafkaError
+from echoless.protocol.errors import DecodeError, ErrorCode, KafkaError
 from echoless.protocol.fetch_request import FetchRequest
 from echoless.protocol.framing import Frame
 from echoless.protocol.headers import RequestHeader, read_request_header, skip_tagged_fields
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from echoless.broker.services import Services
 
 
+_KEY_SIZE: Final = 2
 READ_AT_ONCE_BYTES: Final = 16 * 1024
 """Bytes of a request that is read on the event loop, in about a millisecond."""
 
@@ -90,6 +93,18 @@ class KafkaRequests:
             is_answered=_is_answered(inside),
         )
         return ReadRequest(facts, frame, peer, inside)
+
+    def api_of(self, frame: Frame) -> str | None:
+        """By the key, with which a request begins."""
+        if len(frame) < _KEY_SIZE:
+            return None
+        api = API_BY_KEY.get(frame[0] << 8 | frame[1])
+        return None if api is None else api.name
+
+    def codes_in(self, request: ReadRequest, answer: Buffers) -> frozenset[ErrorCode]:
+        """The errors of all of its rows."""
+        api, header = _served(request).api, request.inside.header
+        return codes_in(api, header.api_version, b"".join(answer))
 
     def divides(self, request: ReadRequest) -> bool:  # noqa: ARG002 - none is
         return False

@@ -14,15 +14,26 @@ from typing import Any, Final, NamedTuple
 
 from echoless.broker.faults.fields import INT32_MAX, RuleError, RuleFields, snake_case
 from echoless.broker.network.request import Peer
+from echoless.protocol.errors import ErrorCode
 
 _RANGE: Final = re.compile(r"(\d+)(?:-(\d+))?")
 BATCH_FIELDS: Final = ("producer_id", "producer_epoch", "base_sequence")
 PARTITION_FIELDS: Final = ("topic", "partition", *BATCH_FIELDS)
-TRANSACTION_FIELDS: Final = ("transactional_id", "result")
+TRANSACTION_FIELDS: Final = ("transactional_id", "transaction_state", "result")
 REQUEST_FIELDS: Final = (
-    *("api", "api_version", "client_id", "connection", "principal", "group"),
+    *("api", "api_version", "client_id", "connection", "principal", "group", "group_state"),
     *TRANSACTION_FIELDS,
+    "error",
 )
+GROUP_STATES: Final = (
+    *("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"),
+    *("Assigning", "Reconciling"),
+)
+"""States of groups by Kafka's names; the last two are those of the consumer protocol alone."""
+TRANSACTION_STATES: Final = (
+    *("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort"),
+)
+ANY_ERROR: Final = "any"
 RESULTS: Final = ("commit", "abort")
 """The ends of a transaction."""
 PICKED_AT_ONCE: Final = 500
@@ -96,6 +107,12 @@ class Match:
     transactional_id: str | None = None
     result: str | None = None
     """One of `RESULTS`."""
+    group_state: str | None = None
+    """One of `GROUP_STATES`, of a group that the request names."""
+    transaction_state: str | None = None
+    """One of `TRANSACTION_STATES`, of a transactional id that the request names."""
+    error: ErrorCode | str | None = None
+    """An error in the broker's own answer, or `ANY_ERROR`."""
 
     @classmethod
     def read(cls, fields: RuleFields) -> Match:
@@ -114,6 +131,9 @@ class Match:
             group=fields.text("group"),
             transactional_id=fields.text("transactional_id"),
             result=_result(fields),
+            group_state=_state(fields, "group_state", GROUP_STATES),
+            transaction_state=_state(fields, "transaction_state", TRANSACTION_STATES),
+            error=_error(fields),
         )
 
     @property
@@ -124,6 +144,15 @@ class Match:
     @property
     def names_partitions(self) -> bool:
         return any(getattr(self, name) is not None for name in PARTITION_FIELDS)
+
+    @property
+    def is_about_states(self) -> bool:
+        """Whether coordinators have to be asked."""
+        return self.group_state is not None or self.transaction_state is not None
+
+    def is_answered_by(self, codes: frozenset[ErrorCode]) -> bool:
+        """Whether these errors are what it wants of the broker's answer."""
+        return bool(codes) if self.error == ANY_ERROR else self.error in codes
 
     def needs_part(self, facts: RequestFacts) -> bool:
         """Whether it applies only to a request with a partition that it picks."""
@@ -170,12 +199,12 @@ class Match:
                 or self._is(self.transactional_id, part.transactional_id)
             )
             and (part.result is None or self._is(self.result, part.result))
-            and (part.has_batch or not self._is_about_batches)
+            and (part.has_batch or not self.is_about_batches)
             and self._has_sequence(part)
         )
 
     @property
-    def _is_about_batches(self) -> bool:
+    def is_about_batches(self) -> bool:
         """Whether a producer's fields imply Produce: other requests that name a producer have to be named."""
         return self.api is None and any(getattr(self, name) is not None for name in BATCH_FIELDS)
 
@@ -195,6 +224,8 @@ class Match:
         if self.base_sequence is not None:
             first, last = self.base_sequence
             shown["base_sequence"] = first if first == last else f"{first}-{last}"
+        if isinstance(self.error, ErrorCode):
+            shown["error"] = self.error.name
         return shown
 
 
@@ -209,6 +240,33 @@ def _result(fields: RuleFields) -> str | None:
     if result is not None and result not in RESULTS:
         raise fields.wrong("result", " or ".join(RESULTS))
     return result
+
+
+def _state(fields: RuleFields, name: str, states: Sequence[str]) -> str | None:
+    """A state as Kafka writes it, or in snake case."""
+    given = fields.text(name)
+    if given is None:
+        return None
+    found = {snake_case(state): state for state in states}
+    if (state := found.get(snake_case(given))) is None:
+        raise fields.wrong(name, f"one of {', '.join(states)}", found)
+    return state
+
+
+def _error(fields: RuleFields) -> ErrorCode | str | None:
+    value = fields.value("error")
+    if value is None:
+        return None
+    if value == ANY_ERROR:
+        return ANY_ERROR
+    try:
+        code = ErrorCode[value.upper()] if isinstance(value, str) else ErrorCode(value)
+    except (KeyError, ValueError):
+        code = ErrorCode.NONE
+    if code is ErrorCode.NONE or isinstance(value, bool):
+        takes = f"the number or name of a Kafka error, or {ANY_ERROR}"
+        raise fields.wrong("error", takes, map(str.lower, ErrorCode.__members__))
+    return code
 
 
 def _principal(fields: RuleFields) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -21,9 +22,10 @@ from echoless.broker.network.reading import Dispatched
 from echoless.broker.network.request import CloseConnectionError, Peer
 from echoless.broker.records.in_flight import ACKS_NONE
 from echoless.protocol.acl import AclOperation
-from echoless.protocol.errors import KafkaError
-from echoless.protocol.framing import Frame
+from echoless.protocol.errors import ErrorCode, KafkaError
+from echoless.protocol.framing import LENGTH_SIZE, Frame
 from echoless.protocol.native import messages, replica_session, replication
+from echoless.protocol.native.codec import decode_message
 from echoless.protocol.native.transactions import AddOrVerify, WriteMarkers
 
 if TYPE_CHECKING:
@@ -35,6 +37,9 @@ _READERS: Final = {
     **{name: read for name, (read, _) in HANDLERS.items()},
 }
 _NO_CORRELATION: Final = 0
+_SIZE_OF_TEXT: Final = 0x1F
+_TYPE: Final = re.compile(rb"[\x81-\x8f]\xa4type([\xa1-\xbf])(.{0,31})", re.DOTALL)
+"""The head of a small map whose first field is `type`, with a short text."""
 
 
 class _Inside(NamedTuple):
@@ -82,6 +87,20 @@ class NativeRequests:
             from_broker=getattr(message, "broker_id", None),
         )
         return ReadRequest(facts, frame, peer, _Inside(head, message))
+
+    def api_of(self, frame: Frame) -> str | None:
+        """By its type, if that is its first field: our own clients and brokers begin with it."""
+        found = _TYPE.match(frame)
+        if found is None or (size := found[1][0] & _SIZE_OF_TEXT) != len(found[2][:size]):
+            return None
+        name = found[2][:size].decode(errors="replace")
+        return KAFKA_NAMES.get(name, name)
+
+    def codes_in(self, request: ReadRequest, answer: Buffers) -> frozenset[ErrorCode]:  # noqa: ARG002 - the answer says it
+        """The error of the message."""
+        fields = decode_message(b"".join(answer)[LENGTH_SIZE:])
+        code = fields.get("error", {}).get("code", ErrorCode.NONE)
+        return frozenset({ErrorCode(code)}) - {ErrorCode.NONE}
 
     def divides(self, request: ReadRequest) -> bool:
         """Messages about many transactions are."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from echoless.broker.faults.coordinated import CoordinatedStates
 from echoless.broker.faults.native_requests import NativeRequests
 from echoless.broker.faults.port import FaultyPort
 from echoless.broker.faults.request_actions import RequestActions
@@ -58,7 +59,9 @@ class OwnMessages:
         self._broker_id = services.config.broker_id
         self._name = f"broker {self._broker_id}"
         requests = NativeRequests(trusted, self.dispatch)
-        self.port = FaultyPort(self, requests, hits, RequestActions(self.dispatch, requests, crash))
+        coordinated = CoordinatedStates(services)
+        actions = RequestActions(self.dispatch, requests, crash, coordinated)
+        self.port = FaultyPort(self, requests, hits, actions, coordinated)
 
     async def ask(self, ask: TransactionAsk) -> TransactionAnswered:
         """Asks the coordinator on this broker for a leader on it. Raises `PeerError`, `KafkaError`."""

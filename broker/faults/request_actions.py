@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 
 from echoless.broker.doubt import StateInDoubtError
 from echoless.broker.faults.action import Later
+from echoless.broker.faults.blackhole import Blackhole
+from echoless.broker.faults.coordinated import CoordinatedStates
 from echoless.broker.faults.match import Part
 from echoless.broker.faults.requests import (
     Dispatch,
@@ -42,6 +44,8 @@ class Hit(NamedTuple):
     """The parts that the rule picked."""
     divided: DividedRequest | None = None
     """The request without what no rule has picked, which is processed; None: it is whole."""
+    answer: Buffers | None = None
+    """The answer, if the request is processed already: the rule is about that."""
 
 
 class _Held(NamedTuple):
@@ -54,7 +58,12 @@ class _Held(NamedTuple):
 class RequestActions:
     """The actions on one port."""
 
-    def __init__(self, process: Dispatch, requests: Requests, crash: Crash) -> None:
+    def __init__(
+        self, process: Dispatch, requests: Requests, crash: Crash, coordinated: CoordinatedStates
+    ) -> None:
+        self._coordinated = coordinated
+        self._dark: dict[str, Blackhole] = {}
+        """By the name of the rule."""
         self._process_frame = process
         self._requests = requests
         self._crash = crash
@@ -65,6 +74,8 @@ class RequestActions:
             "drop_request": self._drop_request,
             "drop_response": self._drop_response,
             "delay_response": self._delay_response,
+            "hold_response": self._hold_response,
+            "blackhole": self._swallow,
             "error": self._refuse,
             "error_after": self._refuse_after,
             "deny": self._deny,
@@ -88,6 +99,8 @@ class RequestActions:
         names = {rule.name for rule in rules}
         for name in [name for name in self._held if name not in names]:
             self._release(name)
+        for name in [name for name in self._dark if name not in names]:
+            del self._dark[name]
 
     def stop(self) -> None:
         """Ends every wait."""
@@ -95,6 +108,8 @@ class RequestActions:
         self._stopping.set()
 
     def _process(self, hit: Hit) -> Dispatched:
+        if hit.answer is not None:
+            return hit.answer
         if hit.divided is not None:
             return hit.divided.process()
         return self._process_frame(hit.request.frame, hit.request.peer)
@@ -130,6 +145,24 @@ class RequestActions:
         await self._stopping.wait()
         raise CloseConnectionError
 
+    def _swallow(self, hit: Hit) -> Dispatched:
+        rule = hit.rule
+        hole = self._dark.get(rule.name)
+        if hole is None:
+            hole = self._dark[rule.name] = Blackhole(rule, self._coordinated)
+        hole.note(hit.request)
+        return self._silent_until_end(hit) if hit.request.facts.is_answered else None
+
+    async def _silent_until_end(self, hit: Hit) -> Buffers | None:
+        """Answers nothing, and ends the connection with the rule: the client is to begin anew."""
+        waits = [asyncio.ensure_future(one.wait()) for one in (hit.rule.has_ended, self._stopping)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waits:
+                one.cancel()
+        raise _closed(hit)
+
     # --- late, or in pieces ---
 
     async def _delayed(self, hit: Hit, answer: Dispatched) -> Buffers | None:
@@ -140,6 +173,16 @@ class RequestActions:
     def _delay_response(self, hit: Hit) -> Dispatched:
         answer = self._process(hit)
         return None if answer is None else self._delayed(hit, answer)
+
+    def _hold_response(self, hit: Hit) -> Dispatched:
+        answer = self._process(hit)
+        return None if answer is None else self._held_back(hit, answer)
+
+    async def _held_back(self, hit: Hit, answer: Dispatched) -> Buffers | None:
+        buffers, barrier = await finished(answer), hit.rule.barrier
+        assert barrier is not None
+        await barrier.hold(hit.request)
+        return buffers
 
     def _in_pieces(self, hit: Hit) -> Dispatched:
         answer = self._process(hit)

@@ -14,7 +14,7 @@ from echoless.broker.network.answers import Buffers
 from echoless.broker.network.reading import Dispatch, Dispatched
 from echoless.broker.network.request import Peer
 from echoless.protocol.acl import AclOperation
-from echoless.protocol.errors import KafkaError
+from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.framing import Frame
 
 __all__ = ["Dispatch", "ReadRequest", "Requests", "finished"]
@@ -42,6 +42,12 @@ class DividedRequest(Protocol):
 
 class Requests(Protocol):
     """The requests of one port."""
+
+    def api_of(self, frame: Frame) -> str | None:
+        """The API of a request, at a glance; None if that takes reading it."""
+
+    def codes_in(self, request: ReadRequest, answer: Buffers) -> frozenset[ErrorCode]:
+        """The errors in the port's own answer; success is none."""
 
     def divides(self, request: ReadRequest) -> bool:
         """Whether a rule about some parts of it leaves the others alone, whatever its action."""

@@ -15,10 +15,10 @@ from echoless.broker.faults.action import InjectionPoint
 from echoless.broker.faults.feasible import check_feasible
 from echoless.broker.faults.fields import RuleError
 from echoless.broker.faults.permission import refusal
-from echoless.broker.faults.rule import RuleText, read_rules
+from echoless.broker.faults.reading_rules import AnyText, read_rules
 
 
-def read_rules_file(path: str, config: Config) -> Sequence[RuleText]:
+def read_rules_file(path: str, config: Config) -> Sequence[AnyText]:
     """The rules, which this broker can use and takes.
 
     Raises `ConfigError` of one line: the option, the file and what is wrong in it.
@@ -31,7 +31,7 @@ def read_rules_file(path: str, config: Config) -> Sequence[RuleText]:
         given = tomllib.loads(text) if path.endswith(".toml") else json.loads(text)
         rules = read_rules(given)
         _check(rules)
-        check_feasible(rules, config)
+        check_feasible([part for rule in rules for part in rule.parts], config)
     except OSError as error:
         raise ConfigError(f"--faults: cannot read {path}: {error.strerror}") from error
     except (ValueError, RuleError) as error:  # what is no JSON, TOML or UTF-8 is a ValueError
@@ -39,12 +39,12 @@ def read_rules_file(path: str, config: Config) -> Sequence[RuleText]:
     return rules
 
 
-def _check(rules: Sequence[RuleText]) -> None:
+def _check(rules: Sequence[AnyText]) -> None:
     names = [rule.name for rule in rules if rule.name is not None]
     for name in names:
         if names.count(name) > 1:
             raise RuleError(f"name {name!r} is taken: it stands in the file twice")
-    for rule in rules:
+    for rule in [part for whole in rules for part in whole.parts]:
         if rule.action.place is InjectionPoint.ONCE:
             what = "session" if rule.action.type == "expire_session" else "group"
             raise RuleError(

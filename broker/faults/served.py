@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from echoless.broker.faults.fields import RuleError
+from echoless.broker.faults.fields import RuleError, meant
+from echoless.broker.faults.groups_named import NAMING_GROUPS
 from echoless.broker.faults.match import BATCH_FIELDS, Match
 from echoless.broker.faults.transactions_named import (
     NAMING_IDS,
@@ -71,7 +72,13 @@ def _names(api: str) -> Names:
     return load(API_BY_NAME[api]).names if known is None else known
 
 
-_TRANSACTIONS_OF: Final = {"transactional_id": NAMING_IDS, "result": NAMING_RESULTS}
+_NAMED_BY: Final = {
+    "group": NAMING_GROUPS,
+    "group_state": NAMING_GROUPS,
+    "transactional_id": NAMING_IDS,
+    "transaction_state": NAMING_IDS,
+    "result": NAMING_RESULTS,
+}
 """The APIs whose requests have these fields."""
 
 
@@ -86,11 +93,12 @@ def check_api(match: Match) -> None:
     if api is None:
         return
     if api not in APIS:
-        raise RuleError(f"match.api takes one of {', '.join(sorted(APIS))}; not {api!r}")
+        known = ", ".join(sorted(APIS))
+        raise RuleError(f"match.api takes one of {known}; not {api!r}{meant(api, APIS)}")
     for name in match.given:
         if name in BATCH_FIELDS and api != BATCH_API:
             _check_producer(name, api)
-        for field, apis in _TRANSACTIONS_OF.items():
+        for field, apis in _NAMED_BY.items():
             if name == field and api not in apis:
                 raise RuleError(
                     f"match.{field} takes match.api: {', '.join(sorted(apis))}; not {api!r}"

@@ -27,7 +27,7 @@ class Rows(NamedTuple):
 
 def merge(api: Api, fields: Rows, version: int, answered: bytes, refused: bytes) -> bytes:
     """The answer with the rows of the refusal, in place of its own or in addition to them."""
-    read, write = _codec(api.name, version)
+    read, write = response_codec(api.name, version)
     answer, refusal = read(answered), read(refused)
     rows = {topic_key(row): row for row in getattr(answer, fields.topics)}
     for row in getattr(refusal, fields.topics):
@@ -53,7 +53,9 @@ def _row_index(row: Any) -> int:
 
 
 @functools.cache
-def _codec(name: str, version: int) -> tuple[Callable[[bytes], Any], Callable[[Any], bytes]]:
+def response_codec(
+    name: str, version: int
+) -> tuple[Callable[[bytes], Any], Callable[[Any], bytes]]:
     """Reads and writes a response body, by kio."""
     from kio.serial import entity_reader, entity_writer
 

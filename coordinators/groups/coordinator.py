@@ -38,7 +38,7 @@ from echoless.coordinators.groups.consumer import sessions as consumer_sessions
 from echoless.coordinators.groups.consumer.groups import ConsumerGroups
 from echoless.coordinators.groups.consumer.topics import KnownTopics, NoTopics
 from echoless.coordinators.groups.deleted_topic import DeletedTopic
-from echoless.coordinators.groups.descriptions import described, listed
+from echoless.coordinators.groups.descriptions import described, listed, state_name
 from echoless.coordinators.groups.effects import Effects, TimerKey, TimerKind
 from echoless.coordinators.groups.events import GroupEvent, RegexResolved, TargetMade
 from echoless.coordinators.groups.group import Group
@@ -330,6 +330,10 @@ class GroupCoordinator:
     ) -> Iterator[ListedGroup | None]:
         """The groups for ListGroups; filters ignore case, empty ones match all. None for one filtered out."""
         return listed(self._store, states, types)
+
+    def state_name(self, group_id: str) -> str | None:
+        """The state of a group by Kafka's name; None if there is no such group."""
+        return state_name(self._store, group_id)
 
     def sessions_of(self, group_id: str, member: str | None) -> list[TimerKey]:
         """The sessions of a member, by its member, instance or client id; None: of all members."""

@@ -57,6 +57,12 @@ def listed(
         yield row if is_wanted else None
 
 
+def state_name(store: GroupStore, group_id: str) -> str | None:
+    """The state of a group, as ListGroups names it; None if there is no such group."""
+    row = _row(store, group_id)
+    return None if row is None else row.state
+
+
 def _row(store: GroupStore, group_id: str) -> ListedGroup | None:
     group = store.live.get(group_id)
     if group is not None and group.consumer is not None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from echoless.broker.faults.rule import read_rules
+from echoless.broker.faults.reading_rules import read_rules
 from echoless.broker.metadata.topic import NewTopic
 from echoless.cli.errors import CommandError
 from echoless.cli.move_progress import moves_with_bytes, show_moves

@@ -93,3 +93,15 @@ def test_the_example_for_readers_of_transactions_passes(
     pytester.makepyfile(example)
     result = pytester.runpytest_subprocess("-p", "echoless.testkit.plugin")
     result.assert_outcomes(passed=1)
+
+
+@pytest.mark.slow
+def test_the_examples_of_scripts_and_barriers_pass(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With librdkafka: four faults in their order, and a commit that is held."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    (example,) = [one for one in _blocks("testing.md", "python") if "faults.script(" in one]
+    pytester.makepyfile(example)
+    result = pytester.runpytest_subprocess("-p", "echoless.testkit.plugin")
+    result.assert_outcomes(passed=2)

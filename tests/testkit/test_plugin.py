@@ -195,3 +195,105 @@ def test_plugin_is_registered_where_echoless_is_installed() -> None:
     )
     for found in entry_points(group="pytest11", name="echoless"):
         assert found.value == "echoless.testkit.plugin"
+
+
+@pytest.mark.slow
+def test_rule_that_never_struck_fails_the_test(inner: pytest.Pytester) -> None:
+    """Named with its counts, whether it is still there or removed; of a script each step. Others are optional."""
+    inner.makepyfile(
+        """
+        from conftest import send
+
+        def test_misses(echoless):
+            with echoless.faults.drop_responses(topic="order"):
+                send(echoless, echoless.topic("orders"), (0, (b"a",)))
+            echoless.faults.add("twice", name="late", match={"api": "produce"}, nth=5)
+            echoless.faults.add_script("twice", "close_after", name="s", match={"api": "produce"})
+            send(echoless, "orders", (1, (b"b",)))
+
+        def test_strikes(echoless):
+            with echoless.faults.rule("twice", match={"api": "produce"}) as rule:
+                send(echoless, echoless.topic("orders"), (0, (b"a",)))
+            assert (rule.hits, rule.seen) == (1, 1)
+
+        def test_is_optional(echoless):
+            with echoless.faults.rule("twice", optional=True):
+                pass
+
+        def test_fails_for_its_own_reason(echoless):
+            with echoless.faults.rule("twice"):
+                assert False, "own reason"
+
+        def test_killed_broker_is_not_judged(echoless):
+            echoless.faults.add("twice")
+            echoless.broker.kill()
+        """
+    )
+    result = _run(inner)
+    result.assert_outcomes(passed=3, failed=2)
+    result.stdout.fnmatch_lines(
+        [
+            "*AssertionError: fault rules that never struck:",
+            "*fault-1: drop_response later=wait (api=produce, topic=order): nothing matched, none struck",
+            "*late: twice (api=produce, nth=5): 1 matched, none struck",
+            "*s, step 2 of 2: close_after (api=produce, times=1): nothing matched, none struck",
+            "*optional=True*",
+        ]
+    )
+    result.stdout.fnmatch_lines(["*own reason*"])
+
+
+@pytest.mark.slow
+def test_ini_option_lets_rules_miss(inner: pytest.Pytester) -> None:
+    """For suites that come from a release before."""
+    inner.makeini("[pytest]\necholess_strict = false\n")
+    inner.makepyfile(
+        """
+        def test_misses(echoless):
+            echoless.faults.add("twice")
+        """
+    )
+    _run(inner).assert_outcomes(passed=1)
+
+
+@pytest.mark.slow
+def test_session_broker_is_judged_by_the_rules_of_each_test(inner: pytest.Pytester) -> None:
+    """A miss of an earlier test is not the fault of a later one."""
+    inner.makepyfile(
+        """
+        def test_misses(echoless_session):
+            with echoless_session.faults.rule("twice"):
+                pass
+
+        def test_sets_none(echoless_session):
+            pass
+        """
+    )
+    _run(inner).assert_outcomes(passed=1, failed=1)
+
+
+@pytest.mark.slow
+def test_requests_are_held_until_the_test_releases_them(inner: pytest.Pytester) -> None:
+    """A test waits until one is held; and what it waits for has a limit."""
+    inner.makepyfile(
+        """
+        import threading
+        import pytest
+        from conftest import send
+
+        def test_holds(echoless):
+            topic = echoless.topic()
+            with echoless.faults.hold_requests(topic=topic, times=1) as held:
+                thread = threading.Thread(target=send, args=(echoless, topic, (0, (b"a",))))
+                thread.start()
+                held.wait_until_held()
+                assert (echoless.records(topic), held.held) == ([], 1)
+                assert held.release() == 1
+                thread.join()
+                with pytest.raises(TimeoutError, match="no 1 held within 0.05 s"):
+                    held.wait_until_held(timeout_s=0.05)
+            assert held.release() == 0
+            echoless.assert_exactly_once(topic, ["a"])
+        """
+    )
+    _run(inner).assert_outcomes(passed=1)

@@ -91,10 +91,13 @@ export function open(page) {
     fill(list, unreachable.map((one) => el("p", { class: "dim" }, `Broker ${one.brokerId}: ${one.error.message}`)),
       rows.length ? table("Rules", [["Rule"], ...(isMany ? [["Broker"]] : []), ["What it does"], ["To"], ["When"], ["Seen", "n"], ["Hits", "n"], ["State"], ["To take or remove"]],
         rows.map(({ brokerId, rule }) => el("tr", {}, el("th", { scope: "row", class: "id" }, rule.name), isMany && el("td", {}, brokerId),
-          el("td", {}, inWords(rule.action, "type")), el("td", {}, inWords(rule.match) || "every request"), el("td", {}, inWords(rule.schedule) || "always"),
+          el("td", {}, doesInWords(rule)), el("td", {}, inWords(rule.match) || "every request"), el("td", {}, inWords(rule.schedule) || "always"),
           el("td", { class: "n" }, whole(rule.seen)), el("td", { class: "n" }, el("b", {}, whole(rule.hits))),
           el("td", {}, el("span", { class: `pill ${rule.exhausted ? "" : "odd"}` }, rule.exhausted ? "used up" : "● active")),
-          el("td", { class: "buttons" }, texts(rule, isOpen.has(rule.name)), brokerId === cluster.self && el("button", {
+          el("td", { class: "buttons" }, texts(rule, isOpen.has(rule.name)), brokerId === cluster.self && rule.held > 0 && el("button", {
+            type: "button", disabled: why !== null, "aria-label": `Release what ${rule.name} holds`,
+            onclick: () => act(() => send("POST", `faults/${encodeURIComponent(rule.name)}/release`, {}), `released what ${rule.name} held`),
+          }, `Release ${rule.held}`), brokerId === cluster.self && el("button", {
             type: "button", class: "quiet", disabled: why !== null, "aria-label": `Remove ${rule.name}`,
             onclick: () => act(() => send("DELETE", `faults/${encodeURIComponent(rule.name)}`), `rule ${rule.name} removed`),
           }, "Remove")))))
@@ -105,6 +108,11 @@ export function open(page) {
   return { close: looks.stop };
 }
 
+/** The action, or the steps of a script. */
+function doesInWords({ action, script }) {
+  return script ? script.map((step) => inWords(step.action, "type")).join(", then ") : inWords(action, "type");
+}
+
 function inWords(fields, first) {
   const rest = Object.entries(fields).filter(([name]) => name !== first).map(([name, value]) => `${name}=${Array.isArray(value) ? value.join("-") : value}`);
   return [first && fields[first], ...rest].filter(Boolean).join(" ");
@@ -112,8 +120,9 @@ function inWords(fields, first) {
 
 // --- one rule, to be taken elsewhere
 
-const textOf = ({ name, match, schedule, action }) => {
-  const filled = { name, match, schedule, action };
+const textOf = ({ name, match, schedule, action, script, optional }) => {
+  const steps = script?.map((step) => textOf({ action: step.action, match: step.match, schedule: step.schedule }));
+  const filled = { name, match, schedule, action, script: steps, optional };
   return Object.fromEntries(Object.entries(filled).filter(([, value]) => value !== undefined && (typeof value !== "object" || Object.keys(value).length)));
 };
 
@@ -123,19 +132,27 @@ export function asCurl(rule) {
   return `curl -s --json ${quoted(JSON.stringify(textOf(rule)))} ${origin()}/faults`;
 }
 
-export function asCommand({ name, match, schedule, action }) {
-  const { type, ...fields } = action;
+export function asCommand({ name, match, schedule, action, script, optional }) {
+  const words = script ? script.flatMap((step, index) => [...(index ? ["then"] : []), ...stepWords(step, match ?? {})]) : stepWords({ action });
   const options = Object.entries(match ?? {}).flatMap(([key, value]) => ["--match", `${key}=${value}`]);
   for (const [key, value] of Object.entries(schedule ?? {})) options.push(`--${key.replaceAll("_", "-")}`, String(value));
-  const given = Object.entries(fields).map(([key, value]) => `${key}=${Array.isArray(value) ? value.join("-") : value}`);
-  return ["echoless", "faults", "add", ...(name ? ["--name", name] : []), ...options, type, ...given, "--admin", location.host].map(quoted).join(" ");
+  return ["echoless", "faults", "add", ...(name ? ["--name", name] : []), ...options, ...(optional ? ["--optional"] : []), ...words, "--admin", location.host].map(quoted).join(" ");
 }
 
-export function asToml({ name, match, schedule, action }) {
-  const value = (one) => (typeof one === "string" ? JSON.stringify(one) : Array.isArray(one) ? `[${one.join(", ")}]` : String(one));
+/** An action and its fields; of a step also its schedule, and the conditions that the script does not have. */
+function stepWords({ action, match, schedule }, ofScript = {}) {
+  const { type, ...fields } = action;
+  const own = Object.entries(match ?? {}).filter(([key, value]) => ofScript[key] !== value);
+  return [type, ...Object.entries(fields).map(([key, value]) => `${key}=${Array.isArray(value) ? value.join("-") : value}`),
+    ...Object.entries(schedule ?? {}).map(([key, value]) => `${key}=${value}`), ...own.map(([key, value]) => `match.${key}=${value}`)];
+}
+
+export function asToml({ name, match, schedule, action, script, optional }) {
+  const value = (one) => (typeof one === "string" ? JSON.stringify(one) : Array.isArray(one) ? `[${one.map(value).join(", ")}]` : one && typeof one === "object" ? inline(one) : String(one));
   const inline = (fields) => `{ ${Object.entries(fields).map(([key, one]) => `${key} = ${value(one)}`).join(", ")} }`;
   return ["[[rules]]", name && `name = ${value(name)}`, Object.keys(match ?? {}).length && `match = ${inline(match)}`,
-    Object.keys(schedule ?? {}).length && `schedule = ${inline(schedule)}`, `action = ${inline(action)}`].filter(Boolean).join("\n");
+    Object.keys(schedule ?? {}).length && `schedule = ${inline(schedule)}`, optional && "optional = true",
+    script ? `script = ${value(textOf({ script }).script)}` : `action = ${inline(action)}`].filter(Boolean).join("\n");
 }
 
 function texts(rule, isOpen) {
@@ -183,11 +200,12 @@ async function drawForm(form, why, add) {
   choose();
 }
 
-const TEXTS = new Set(["topic", "client_id", "principal", "api", "path", "errno", "point", "right"]);
+const TEXTS = new Set(["topic", "client_id", "principal", "api", "path", "errno", "point", "right", "group", "transactional_id", "group_state", "transaction_state"]);
 
 /** A number where one was typed, a range of milliseconds as two numbers. */
 function parsed(name, text) {
   if (TEXTS.has(name)) return text;
+  if (name === "nth" && /^\d+(,\d+)+$/.test(text)) return text.split(",").map(Number);
   if (name === "ms" && /^\d+-\d+$/.test(text)) return text.split("-").map(Number);
   return /^-?\d+(\.\d+)?$/.test(text) ? Number(text) : text;
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 RULE = {"name": "lose", "match": {"api": "produce"}, "action": "drop_response"}
 JSON = {"headers": {"Content-Type": "application/json"}}
-NO_RULES = {"rules": [], "allowed": True}
+NO_RULES = {"rules": [], "never_struck": [], "allowed": True}
 SHOWN = {
     **RULE,
     "action": {"type": "drop_response", "later": "wait"},
@@ -44,9 +45,66 @@ async def test_rules_are_added_shown_and_removed(faults: FaultsClient) -> None:
     """Each answer has the rules in full, with their counts."""
     assert await faults("GET") == (200, NO_RULES)
     assert await faults("POST", json=RULE) == (201, {"rules": [SHOWN]})
-    assert await faults("GET") == (200, {"rules": [SHOWN], "allowed": True})
+    status, listed = await faults("GET")
+    assert (status, listed["rules"], listed["allowed"]) == (200, [SHOWN], True)
+    (missed,) = listed["never_struck"]
+    assert missed == {**SHOWN, "added_ms": missed["added_ms"], "removed": False}
     assert await faults("DELETE", "/lose") == (200, {"rules": [SHOWN]})
+    _, listed = await faults("GET")
+    assert listed["rules"] == []
+    assert listed["never_struck"] == [{**missed, "removed": True}]
+    await faults("DELETE", "?forget=true")
     assert await faults("GET") == (200, NO_RULES)
+
+
+async def test_optional_rules_need_not_strike(faults: FaultsClient) -> None:
+    """They are in no list of rules that never struck, whether they are there or removed."""
+    status, _ = await faults("POST", json={**RULE, "optional": True})
+    assert status == 201
+    _, listed = await faults("GET")
+    assert (listed["rules"][0]["optional"], listed["never_struck"]) == (True, [])
+    await faults("DELETE", "/lose")
+    assert await faults("GET") == (200, NO_RULES)
+
+
+async def test_a_script_has_not_struck_before_its_last_step_has(faults: FaultsClient) -> None:
+    """Each step is shown with its counts."""
+    script = {"name": "s", "match": {"api": "produce"}, "script": ["drop_response", "close_after"]}
+    _, added = await faults("POST", json=script)
+    (rule,) = added["rules"]
+    assert [step["action"]["type"] for step in rule["script"]] == ["drop_response", "close_after"]
+    assert (rule["hits"], rule["seen"], rule["exhausted"]) == (0, 0, False)
+    _, listed = await faults("GET")
+    assert [one["name"] for one in listed["never_struck"]] == ["s"]
+
+
+async def test_a_rule_is_waited_for(faults: FaultsClient) -> None:
+    """Until it has acted so often, or holds so much; 408 with the rule if that takes too long."""
+    await faults("POST", json={"name": "h", "action": "hold_request", "match": {"api": "produce"}})
+    status, shown = await faults("GET", "/h?hits=0&held=0")
+    assert (status, shown["rules"][0]["held"]) == (200, 0)
+    status, late = await faults("GET", "/h?held=1&within_ms=5")
+    assert (status, "h has not come to 0 hits and 1 held" in late["error"]) == (408, True)
+    status, refused = await faults("GET", "/h?held=x")
+    assert (status, refused["error"].startswith("held:")) == (400, True)
+    assert (await faults("GET", "/nobody"))[0] == 404
+    waiting = asyncio.ensure_future(faults("GET", "/h?hits=1"))
+    await asyncio.sleep(0)
+    await faults("DELETE", "/h")
+    waiting.cancel()
+
+
+async def test_what_is_held_is_released(faults: FaultsClient) -> None:
+    """All of it or some; a rule that holds nothing is refused."""
+    await faults("POST", json=[{"name": "h", "action": "hold_request"}, RULE])
+    status, released = await faults("POST", "/h/release")
+    assert (status, released["released"], released["rules"][0]["name"]) == (200, 0, "h")
+    assert (await faults("POST", "/h/release", json={"count": 1}))[0] == 200
+    status, refused = await faults("POST", "/h/release", json={"count": 0})
+    assert (status, "count takes" in refused["error"]) == (400, True)
+    status, refused = await faults("POST", "/lose/release")
+    assert (status, "lose holds nothing" in refused["error"]) == (400, True)
+    assert (await faults("POST", "/nobody/release"))[0] == 404
 
 
 async def test_rules_get_names(faults: FaultsClient) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from echoless.broker.decisions.events import FaultHit
-from echoless.broker.faults.rule import read_rules
+from echoless.broker.faults.reading_rules import read_rules
 from tests.support.in_process import Running
 from tests.support.raw_batches import plain_batch
 from tests.support.raw_client import RawConnection, create_topic, fetch_log

@@ -10,7 +10,7 @@ import pytest
 
 from echoless.broker.config.names import AllowFaults, Authorizer
 from echoless.broker.faults.fields import RuleError
-from echoless.broker.faults.rule import read_rules
+from echoless.broker.faults.reading_rules import read_rules
 from echoless.broker.faults.served import ABOUT_ACLS, NEED_NO_RIGHT
 from echoless.broker.metadata.topic import NewTopic
 from echoless.protocol.acl import AclOperation

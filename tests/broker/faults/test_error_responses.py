@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 
+from echoless.broker.faults.answer_codes import codes_in
 from echoless.broker.handlers.apis import API_BY_NAME
 from echoless.broker.metadata.topic import NewTopic
+from echoless.protocol.errors import ErrorCode
 from tests.broker.faults.lab import TOPIC, Lab
 from tests.support.kio_requests import smallest_request
 from tests.support.raw_client import RawConnection, decode_whole, message, nested
 
 CODE = 7
+HEAD_SIZE = 8
+"""The length and the correlation id of an answer."""
 ELECTION_NOT_NEEDED = 84
 NO_TIME = datetime.timedelta(0)
 APIS = API_BY_NAME
@@ -66,7 +70,9 @@ async def test_every_version_carries_the_error(lab: Lab, kafka: RawConnection, n
         for version in versions:
             kafka.send_request(filled(smallest_request(name, version, elements=1)))
             response = message(name, version, "Response")
-            entity, left_over = decode_whole(response, await kafka.receive())
+            answer = await kafka.receive()
+            entity, left_over = decode_whole(response, answer)
+            assert ErrorCode(CODE) in codes_in(APIS[name], version, bytes(HEAD_SIZE) + answer)
             assert left_over == 0, f"{name} v{version}"
             assert CODE in error_codes(entity), f"{name} v{version}"
         assert lab.counts(rule) == (len(versions), len(versions))

@@ -9,7 +9,7 @@ import pytest
 from echoless.broker.config.loading import Config
 from echoless.broker.faults.feasible import check_feasible
 from echoless.broker.faults.fields import RuleError
-from echoless.broker.faults.rule import read_rules
+from echoless.broker.faults.reading_rules import read_rules
 
 ALONE = Config()
 MEMBER = Config(broker_id=1, coordinator="zookeeper://127.0.0.1:2181")

@@ -13,7 +13,8 @@ import pytest
 from echoless.broker.config.loading import LogFlush
 from echoless.broker.faults.file_faults import FileFaults
 from echoless.broker.faults.file_system import FaultyFileSystem
-from echoless.broker.faults.rule import ActiveRule, read_rules
+from echoless.broker.faults.reading_rules import read_rules
+from echoless.broker.faults.rule import ActiveRule
 from echoless.broker.faults.rules import Rules
 from echoless.storage.file_system import StorageError
 from echoless.storage.os_file_system import OsFileSystem
@@ -65,7 +66,7 @@ async def disk():
 
     def make(*rules: tuple[Any, dict[str, Any]]) -> tuple[FaultyFileSystem, Recorder]:
         texts = read_rules([{"action": action, "match": match} for action, match in rules])
-        in_force = Rules(Random(1), lambda: None).add(texts)
+        in_force = Rules(Random(1), lambda: None, lambda: 0).add(texts)
         recorder = Recorder()
         fs = FaultyFileSystem(OsFileSystem())
         fs.use(FileFaults(in_force, recorder, recorder.crash, recorder.slept.append))

@@ -12,7 +12,7 @@ import pytest
 
 from echoless.broker.faults.fields import RuleError
 from echoless.broker.faults.groups_named import groups_of
-from echoless.broker.faults.rule import read_rules
+from echoless.broker.faults.reading_rules import read_rules
 from echoless.client.cluster import Cluster, parse_addresses
 from echoless.client.coordinator import Coordinator
 from echoless.client.copier.positions import CommittedPosition, Positions

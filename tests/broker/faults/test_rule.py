@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import importlib
 from typing import Any
 
 import pytest
@@ -12,8 +14,10 @@ from hypothesis import strategies as st
 from echoless.broker.faults import served
 from echoless.broker.faults.action import TYPES, Action
 from echoless.broker.faults.fields import RuleError
+from echoless.broker.faults.groups_named import NAMING_GROUPS
 from echoless.broker.faults.match import Match
-from echoless.broker.faults.rule import RuleText, read_rules
+from echoless.broker.faults.reading_rules import read_rules
+from echoless.broker.faults.rule import RuleText
 from echoless.broker.faults.schedule import Schedule
 from echoless.broker.handlers.apis import API_BY_NAME
 from echoless.broker.native.exchange import HANDLERS as NATIVE_HANDLERS
@@ -41,7 +45,11 @@ _WORDS = [
     "action",
     "match",
 ]
-ON_PRODUCE = {"error", "error_after"}
+MATCHES = {
+    "error": {"api": "produce"},
+    "error_after": {"api": "produce"},
+    "blackhole": {"client_id": "c"},
+}
 
 
 def refusal(**rule: Any) -> str:
@@ -54,7 +62,7 @@ def refusal(**rule: Any) -> str:
 def test_every_action_reads_what_it_shows(kind: str) -> None:
     """The document of an action is one that can be posted again."""
     given = {
-        "match": {"api": "produce"} if kind in ON_PRODUCE else {},
+        "match": MATCHES.get(kind, {}),
         "action": {"type": kind, **EXAMPLES.get(kind, {})},
     }
     rule = RuleText.read(given)
@@ -115,6 +123,84 @@ def test_one_rule_a_list_or_an_object_with_rules() -> None:
         ({"action": "twice", "match": {"api": "metadata", "partition": 0}}, "name no partitions"),
         ({"action": "twice", "schedule": {"probability": 2}}, "from 0 to 1, not 2"),
         ({"action": "twice", "schedule": {"times": 0}}, "schedule.times takes .* not 0"),
+        ({"action": "twice", "schedule": {"nth": 0}}, "schedule.nth takes .* not 0"),
+        ({"action": "twice", "schedule": {"nth": [2, 2]}}, r"schedule.nth takes .* not \[2, 2\]"),
+        (
+            {"action": "twice", "schedule": {"nth": 2, "probability": 0.5}},
+            "schedule.probability: nth picks .*; leave out nth or probability",
+        ),
+        ({"action": "twice", "schedule": {"nth": 2, "times": 3}}, "leave out nth or times"),
+        ({"action": "twice", "schedule": {"nth": 2, "skip": 3}}, "leave out nth or skip"),
+        (
+            {"action": "twice", "schedule": {"every": 2, "probability": 0.5}},
+            "schedule.probability: every picks .*; leave out every or probability",
+        ),
+        ({"action": "twice", "match": {"api": "produced"}}, r"\(did you mean produce\?\)"),
+        (
+            {"action": {"type": "error", "code": "NOT_A_LEADER"}, "match": {"api": "produce"}},
+            "action.code takes .* not 'NOT_A_LEADER'",
+        ),
+        (
+            {
+                "action": {"type": "error", "code": "NOT_LEADER_OR_FOLOWER"},
+                "match": {"api": "produce"},
+            },
+            r"did you mean not_leader_or_follower\?",
+        ),
+        ({"action": "drop_respond"}, r"did you mean drop_response\?"),
+        ({"action": "twice", "optional": "yes"}, "optional takes true or false, not 'yes'"),
+        ({"action": "twice", "name": "actions"}, "name 'actions' is a path of its own"),
+        ({"action": "twice", "match": {"api": "fetch", "group": "g"}}, "match.group takes match"),
+        (
+            {"action": "twice", "match": {"group_state": "Stabel"}},
+            r"match.group_state takes one of Empty, .* \(did you mean stable\?\)",
+        ),
+        (
+            {"action": "twice", "match": {"api": "fetch", "transaction_state": "Ongoing"}},
+            "match.transaction_state takes match.api: .*end_txn",
+        ),
+        (
+            {"action": "drop_request", "match": {"error": 45}},
+            "match.error is about the broker's answer, and drop_request takes place before",
+        ),
+        (
+            {"action": "drop_response", "match": {"error": 0}},
+            "match.error takes the number .* not 0",
+        ),
+        ({"action": "blackhole"}, "blackhole takes match: client_id, principal, connection"),
+        (
+            {"action": "blackhole", "match": {"client_id": "c", "api": "produce"}},
+            "match.api: all of a client is lost",
+        ),
+        (
+            {"action": "blackhole", "match": {"client_id": "c"}, "schedule": {"times": 2}},
+            "schedule.times: blackhole lasts from its first request on",
+        ),
+        ({"script": []}, r"script takes a list of 1 to 100 steps, not \[\]"),
+        ({"script": ["lose"]}, r"script\[0\].action.type takes one of"),
+        ({"script": ["twice"], "action": "twice"}, "action: a rule has an action or a script"),
+        ({"script": [7]}, r"script\[0\] takes an action, or an object .* not 7"),
+        ({"script": ["twice", "freeze"]}, r"script\[1\].action: freeze has no end"),
+        ({"script": ["expire_session"]}, "expire_session is done at once"),
+        (
+            {"script": ["twice"], "schedule": {"times": 2}},
+            "schedule.times: a script takes duration_ms and seed; give times to one of its steps",
+        ),
+        (
+            {"script": [{"action": "twice", "schedule": {"duration_ms": 5}}]},
+            r"script\[0\].schedule.duration_ms: the whole script has one",
+        ),
+        (
+            {"script": [{"action": "twice", "optional": True}]},
+            r"script\[0\].optional: the whole script has it",
+        ),
+        (
+            {
+                "match": {"api": "fetch"},
+                "script": [{"action": "twice", "match": {"result": "commit"}}],
+            },
+            "match.result takes match.api",
+        ),
         ({"action": {"type": "error", "code": 0}, "match": {"api": "produce"}}, "not 0"),
         ({"action": {"type": "error", "code": 999}, "match": {"api": "produce"}}, "not 999"),
         ({"action": {"type": "error", "code": 45}}, "error takes match.api: .*; not no match.api"),
@@ -141,7 +227,7 @@ def test_one_rule_a_list_or_an_object_with_rules() -> None:
 def test_what_cannot_be_is_refused_with_the_reason(rule: dict[str, Any], reason: str) -> None:
     """One sentence that names the field, the value and what it takes."""
     with pytest.raises(RuleError, match=reason):
-        RuleText.read(rule)
+        read_rules(rule)
 
 
 def test_a_sentence_is_one_line() -> None:
@@ -173,7 +259,12 @@ _JSON = st.recursive(
 )
 _RULES = st.fixed_dictionaries(
     {"action": st.sampled_from([*TYPES]) | _JSON},
-    optional={"match": _JSON, "schedule": _JSON, "name": _JSON},
+    optional={
+        "match": _JSON,
+        "schedule": _JSON,
+        "name": _JSON,
+        "script": st.lists(st.sampled_from([*TYPES]) | _JSON, max_size=3),
+    },
 )
 
 
@@ -182,3 +273,38 @@ def test_whatever_is_posted_is_read_or_refused(posted: Any) -> None:
     """No JSON leads to anything but rules or a sentence."""
     with contextlib.suppress(RuleError):
         assert read_rules(posted)
+
+
+def test_a_script_reads_its_steps() -> None:
+    """A step has the conditions of the script and its own, and strikes once unless it says otherwise."""
+    (script,) = read_rules(
+        {
+            "match": {"api": "produce", "topic": "t"},
+            "script": [
+                "drop_response",
+                {"type": "delay_response", "ms": 5},
+                {
+                    "action": "close_after",
+                    "match": {"api": "end_txn", "topic": None},
+                    "schedule": {"every": 2, "times": 3},
+                },
+            ],
+        }
+    )
+    lost, late, closed = script.parts
+    assert [one.match.document() for one in script.parts] == [
+        *[{"api": "produce", "topic": "t"}] * 2,
+        {"api": "end_txn"},
+    ]
+    assert (lost.schedule, late.action.ms) == (Schedule(times=1), (5, 5))
+    assert closed.schedule == Schedule(every=2, times=3)
+
+
+@pytest.mark.parametrize("name", sorted(NAMING_GROUPS))
+def test_groups_are_read_of_the_requests_that_name_them(name: str) -> None:
+    """A rule about a group is taken for an API only if its requests have a field for one."""
+    api = API_BY_NAME[name]
+    module = importlib.import_module(f"kio.schema.{name}.v{api.version_max}.request")
+    cls = getattr(module, "".join(map(str.capitalize, name.split("_"))) + "Request")
+    fields = {one.name for one in dataclasses.fields(cls)}
+    assert fields & {"group_id", "groups", "group_ids", "groups_names", "coordinator_keys"}

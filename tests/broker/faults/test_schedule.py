@@ -10,12 +10,21 @@ from hypothesis import strategies as st
 from echoless.broker.faults.fields import RuleFields
 from echoless.broker.faults.schedule import Schedule, Turns
 
-SCHEDULES = st.builds(
-    Schedule,
-    skip=st.integers(0, 5),
-    times=st.none() | st.integers(1, 5),
-    probability=st.sampled_from([0.0, 0.3, 1.0]),
-    duration_ms=st.none() | st.integers(1, 5000),
+_DURATION = st.none() | st.integers(1, 5000)
+_COUNTED = {"skip": st.integers(0, 5), "times": st.none() | st.integers(1, 5)}
+SCHEDULES = (
+    st.builds(
+        Schedule,
+        **_COUNTED,
+        probability=st.sampled_from([0.0, 0.3, 1.0]),
+        duration_ms=_DURATION,
+    )
+    | st.builds(Schedule, **_COUNTED, every=st.integers(1, 4), duration_ms=_DURATION)
+    | st.builds(
+        Schedule,
+        nth=st.sets(st.integers(1, 12), min_size=1, max_size=4).map(lambda s: tuple(sorted(s))),
+        duration_ms=_DURATION,
+    )
 )
 
 
@@ -33,6 +42,8 @@ def test_a_schedule_is_what_it_says(schedule: Schedule, seed: int, moments: list
         is_over = schedule.duration_ms is not None and moment >= schedule.duration_ms / 1000
         is_over |= schedule.times is not None and hits >= schedule.times
         is_hit = not is_over and number >= schedule.skip
+        is_hit = is_hit and (number - schedule.skip + 1) % schedule.every == 0
+        is_hit = is_hit and (schedule.nth is None or number + 1 in schedule.nth)
         if is_hit and schedule.probability < 1:
             is_hit = chance.random() < schedule.probability
         hits += is_hit

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from echoless.broker.faults.fields import RuleError
-from echoless.broker.faults.rule import read_rules
+from echoless.broker.faults.reading_rules import read_rules
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.native.transactions import TransactionMarker, WriteMarkers
 from echoless.protocol.state_records.transaction_records import TransactionPartition

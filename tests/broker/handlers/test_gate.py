@@ -12,7 +12,7 @@ import pytest
 
 from echoless.broker.authorization.access import Rights
 from echoless.broker.config.names import AllowFaults, Authorizer
-from echoless.broker.faults.rule import read_rules
+from echoless.broker.faults.reading_rules import read_rules
 from echoless.broker.handlers import permits, served
 from echoless.broker.handlers.apis import API_BY_NAME
 from echoless.broker.handlers.loaded import load
