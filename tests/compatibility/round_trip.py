@@ -19,7 +19,10 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundTrip:
-    """Records of one seed on their way through the topic `topic` of the broker at `address`."""
+    """Records of one seed on their way through the topic `topic` of the broker at `address`.
+
+    `read_from` is the address that the reader begins with, if it is another one.
+    """
 
     address: str
     topic: str
@@ -27,12 +30,13 @@ class RoundTrip:
     seed: int
     partitions: int
     directory: Path
+    read_from: str | None = None
 
     def check(self, writer: Program, reader: Program, codec: str) -> None:
         """Writes, reads, and asserts that every record came back once, in order, unchanged."""
         series = self._series(writer)
         self._write(writer, codec, series)
-        read = reader.run("consume", **self._where())["partitions"]
+        read = reader.run("consume", **self._place_to_read())["partitions"]
         digests = series.digests(range(self.count))
         expected = {
             partition: self._report(int(partition), digest) for partition, digest in digests.items()
@@ -51,6 +55,9 @@ class RoundTrip:
 
     def _where(self) -> dict[str, object]:
         return {"bootstrap": self.address, "topic": self.topic, "partitions": self.partitions}
+
+    def _place_to_read(self) -> dict[str, object]:
+        return {**self._where(), "bootstrap": self.read_from or self.address}
 
     def _write(self, writer: Program, codec: str, series: Series) -> None:
         ack_log = self.directory / "acks"
@@ -89,7 +96,7 @@ class RoundTrip:
     def _first_difference(self, reader: Program, series: Series) -> str:
         """Reads once more, record by record, and names the first that is not as expected."""
         path = self.directory / "records"
-        reader.run("consume", **self._where(), records=path)
+        reader.run("consume", **self._place_to_read(), records=path)
         lines: dict[int, list[list[str]]] = {p: [] for p in range(self.partitions)}
         for line in path.read_text().splitlines():
             fields = line.split()
