@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from echoless.broker.broker import Broker, Wiring
+from echoless.broker.cluster.addresses import other_leader
 from echoless.broker.cluster.membership import ClusterMembership
 from echoless.broker.cluster.metadata_rows import MetadataRows
 from echoless.broker.cluster.stand_alone import StandAlone
@@ -372,6 +373,7 @@ def _new_services(broker: Broker) -> Services:
         thread=broker.record_thread,
         deadlines=Deadlines(),
         quotas=broker.quotas,
+        other_leader=partial(other_leader, broker.membership),
         binding=broker.binding,
         ask=broker.transactions.ask_coordinator,
     )
@@ -396,6 +398,7 @@ def _new_services(broker: Broker) -> Services:
         markers=MarkerWriter(produce, broker.registry.topics, broker.groups.settle_offsets),
         fetch=FetchParts(
             find=broker.replicas.find,
+            other_leader=partial(other_leader, broker.membership),
             topics=broker.registry.topics,
             topics_by_id=broker.registry.topics_by_id,
             sessions=FetchSessions(

@@ -2,7 +2,8 @@
 
 The encoder returns large answers as a list of buffers: small packed pieces with the records between them,
 for one gathering write. Versions 4 to 17: v5 adds log_start_offset, v7 the error code and session id, v11
-preferred_read_replica, v12 is flexible (with the tagged diverging_epoch), v13 names topics by id. Rows without aborted
+preferred_read_replica, v12 is flexible (with the tagged diverging_epoch), v13 names topics by id, v16 has the tagged
+current_leader (sent only with NOT_LEADER_OR_FOLLOWER) and node_endpoints. Rows without aborted
 transactions, nearly all, are packed in one call each.
 `tests/protocol/test_fetch.py` decodes every version with kio.
 """
@@ -17,6 +18,7 @@ from typing import Final, NamedTuple
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.fetch_request import NO_SESSION
 from echoless.protocol.headers import NO_TAGS, write_unsigned_varint
+from echoless.protocol.node_endpoints import LeaderHint, encode_endpoints, encode_leader
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -41,6 +43,8 @@ _EMPTY: Final = 1
 """A compact array without elements; 0 is null, and without compactness 0 and -1."""
 _NO_PREFERRED_REPLICA: Final = -1
 _FLEXIBLE_FROM: Final = 12
+_LEADERS_FROM: Final = 16
+_LEADER_TAG: Final = 1
 _TOPIC_IDS_FROM: Final = 13
 
 _JOINED_BYTES_MAX: Final = 16 * 1024
@@ -70,6 +74,8 @@ class PartitionFetched(NamedTuple):
 
     None for readers of all records, and beside an error.
     """
+    leader: LeaderHint | None = None
+    """The leader to ask instead, sent from v16 on with NOT_LEADER_OR_FOLLOWER."""
 
 
 PackedTopic = tuple[str | uuid.UUID, int, list[bytes]]
@@ -92,7 +98,7 @@ def encode_fetch_response(
 
 def pack_row(version: int, row: PartitionFetched) -> tuple[bytes, ...]:
     """The bytes of one row of an answer: before its records, the records, and after them; without records one piece."""
-    index, error, high_watermark, stable, start, records, diverging, aborted = row
+    index, error, high_watermark, stable, start, records, diverging, aborted, leader = row
     size = len(records)
     if version >= _FLEXIBLE_FROM:
         if aborted:
@@ -101,7 +107,9 @@ def pack_row(version: int, row: PartitionFetched) -> tuple[bytes, ...]:
             listed = 0 if aborted is None else _EMPTY
             fields = (index, error, high_watermark, stable, start, listed, _NO_PREFERRED_REPLICA)
             head = _PARTITION_V12.pack(*fields) + write_unsigned_varint(size + 1)
-        end = NO_TAGS if diverging is None else _diverging(diverging)
+        end = NO_TAGS
+        if diverging is not None or leader is not None:
+            end = _row_tags(version, diverging, leader)
         return (head, records, end) if size else (head + end,)
     listed = -1 if aborted is None else 0
     if aborted:
@@ -118,11 +126,14 @@ def pack_row(version: int, row: PartitionFetched) -> tuple[bytes, ...]:
 
 
 def join_rows(
-    version: int, topics: Sequence[PackedTopic], records_size: int
+    version: int,
+    topics: Sequence[PackedTopic],
+    records_size: int,
+    hints: Sequence[LeaderHint] = (),
 ) -> bytes | list[bytes]:
     """The body of an answer without a session, of rows packed before; in buffers if it has so many bytes of records.
 
-    Equals `encode_fetch_response`; small pieces are joined.
+    Equals `encode_fetch_response`; small pieces are joined. `hints`: the leaders that rows name.
     """
     out: list[bytes] = []
     is_flexible = version >= _FLEXIBLE_FROM
@@ -143,7 +154,7 @@ def join_rows(
             out.append(_INT16.pack(len(name)) + name + _INT32.pack(rows))
             out += pieces
     if is_flexible:
-        out.append(NO_TAGS)
+        out.append(_tags(version, hints))
     return _in_buffers(out) if records_size > _JOINED_BYTES_MAX else b"".join(out)
 
 
@@ -174,7 +185,7 @@ def _fixed(
         name = str(topic).encode()
         out.append(_INT16.pack(len(name)) + name + _INT32.pack(len(partitions)))
         for row in partitions:
-            index, error, high_watermark, stable, start, records, _, aborted = row
+            index, error, high_watermark, stable, start, records, _, aborted, _ = row
             size, listed = len(records), -1 if aborted is None else 0
             if aborted:
                 head = _head_with_aborted(version, row)
@@ -198,12 +209,13 @@ def _flexible(
 ) -> tuple[list[bytes], int]:
     """The buffers of versions 12 to 17, and the bytes of records in them."""
     total = 0
+    hints: list[LeaderHint] = []
     count = write_unsigned_varint(len(topics) + 1)
     out = [_HEAD_V12.pack(error_code, session_id) + count]
     for topic, partitions in topics:
         out.append(_topic(version, topic) + write_unsigned_varint(len(partitions) + 1))
         for row in partitions:
-            index, error, high_watermark, stable, start, records, diverging, aborted = row
+            index, error, high_watermark, stable, start, records, diverging, aborted, leader = row
             listed = 0 if aborted is None else _EMPTY
             fields = (index, error, high_watermark, stable, start, listed, _NO_PREFERRED_REPLICA)
             size = len(records)
@@ -214,9 +226,14 @@ def _flexible(
             if size:
                 total += size
                 out.append(records)
-            out.append(NO_TAGS if diverging is None else _diverging(diverging))
+            if diverging is None and leader is None:
+                out.append(NO_TAGS)
+            else:
+                out.append(_row_tags(version, diverging, leader))
+                if leader is not None:
+                    hints.append(leader)
         out.append(NO_TAGS)
-    out.append(NO_TAGS)
+    out.append(_tags(version, hints))
     return out, total
 
 
@@ -242,9 +259,19 @@ def _head_with_aborted(version: int, row: PartitionFetched) -> bytes:
     return b"".join(out)
 
 
-def _diverging(diverging: tuple[int, int]) -> bytes:
-    # one tagged field: tag 0, 13 bytes: epoch, end offset, no tags of its own
-    return b"\x01\x00\x0d" + _EPOCH_END.pack(*diverging) + NO_TAGS
+def _row_tags(version: int, diverging: tuple[int, int] | None, leader: LeaderHint | None) -> bytes:
+    """The tagged fields of a row, which diverges or names a leader, never both."""
+    if diverging is not None:
+        # one tagged field: tag 0, 13 bytes: epoch, end offset, no tags of its own
+        return b"\x01\x00\x0d" + _EPOCH_END.pack(*diverging) + NO_TAGS
+    if leader is None or version < _LEADERS_FROM:
+        return NO_TAGS
+    return encode_leader(_LEADER_TAG, leader)
+
+
+def _tags(version: int, hints: Sequence[LeaderHint]) -> bytes:
+    """The tagged fields of the whole answer."""
+    return encode_endpoints(hints) if hints and version >= _LEADERS_FROM else NO_TAGS
 
 
 def _topic(version: int, topic: str | uuid.UUID) -> bytes:

@@ -16,12 +16,12 @@ from typing import Final, NamedTuple
 
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.headers import NO_TAGS, write_unsigned_varint
+from echoless.protocol.node_endpoints import LeaderHint, encode_endpoints, encode_leader
 
 _PARTITION_V3: Final = struct.Struct(">ihqq")
 _PARTITION_V5: Final = struct.Struct(">ihqqq")
 _INT32: Final = struct.Struct(">i")
 _INT16: Final = struct.Struct(">h")
-_LEADER: Final = struct.Struct(">ii")
 _NO_THROTTLE: Final = _INT32.pack(0)
 _NO_THROTTLE_NO_TAGS: Final = _NO_THROTTLE + NO_TAGS
 _END_OF_ONE: Final = NO_TAGS + _NO_THROTTLE_NO_TAGS
@@ -33,6 +33,8 @@ _ONE_TOPIC: Final = b"\x02"
 """The size of a compact array of one."""
 _NULL_STRING: Final = _INT16.pack(-1)
 _FLEXIBLE_FROM: Final = 9
+_LEADERS_FROM: Final = 10
+_LEADER_TAG: Final = 0
 _TOPIC_IDS_FROM: Final = 13
 _NAME_MAX: Final = 249
 """Limit on the length of a topic's name."""
@@ -55,8 +57,8 @@ class PartitionProduced(NamedTuple):
     log_start_offset: int = -1
     error_message: str | None = None
     record_errors: tuple[RecordError, ...] = ()
-    current_leader: tuple[int, int] | None = None
-    """`(leader id, leader epoch)`, sent from v10 on with NOT_LEADER_OR_FOLLOWER."""
+    current_leader: LeaderHint | None = None
+    """The leader to ask instead, sent from v10 on with NOT_LEADER_OR_FOLLOWER."""
     reason: str = ""
     """Why a batch was refused, if Kafka's answer leaves the message empty: for the native port."""
 
@@ -70,6 +72,7 @@ def encode_produce_response(version: int, topics: Sequence[TopicProduced]) -> by
     if version < _FLEXIBLE_FROM:
         return _encode_fixed(version, topics)
     has_ids = version >= _TOPIC_IDS_FROM
+    hints: list[LeaderHint] = []
     parts = [_ONE_TOPIC if len(topics) == 1 else write_unsigned_varint(len(topics) + 1)]
     for key, partitions in topics:
         # A name that no topic can have is not kept: it may be long.
@@ -78,11 +81,11 @@ def encode_produce_response(version: int, topics: Sequence[TopicProduced]) -> by
         for partition in partitions:
             index, error_code, base_offset, append_time, start = partition[:5]
             if error_code:
-                parts.append(_flexible_failure(version, partition))
+                parts.append(_flexible_failure(version, partition, hints))
             else:
                 parts.append(_pack_row(index, 0, base_offset, append_time, start, _PLAIN))
         parts.append(NO_TAGS)
-    parts.append(_NO_THROTTLE_NO_TAGS)
+    parts.append(_NO_THROTTLE + encode_endpoints(hints) if hints else _NO_THROTTLE_NO_TAGS)
     return b"".join(parts)
 
 
@@ -137,15 +140,16 @@ def _fixed_partition(version: int, partition: PartitionProduced) -> bytes:
     )
 
 
-def _flexible_failure(version: int, partition: PartitionProduced) -> bytes:
+def _flexible_failure(version: int, partition: PartitionProduced, hints: list[LeaderHint]) -> bytes:
+    """The row of a batch that failed; adds its leader to `hints` if the version has that."""
     packed = _PARTITION_V5.pack(*partition[:5])
     parts = [packed, write_unsigned_varint(len(partition.record_errors) + 1)]
     for error in partition.record_errors:
         parts += (_INT32.pack(error.batch_index), _compact_string(error.message), NO_TAGS)
     parts.append(_compact_string(partition.error_message))
-    if version >= 10 and partition.current_leader is not None:
-        # one tagged field: tag 0, 9 bytes: leader id, leader epoch, no tags of its own
-        parts += (b"\x01\x00\x09", _LEADER.pack(*partition.current_leader), NO_TAGS)
+    if version >= _LEADERS_FROM and partition.current_leader is not None:
+        hints.append(partition.current_leader)
+        parts.append(encode_leader(_LEADER_TAG, partition.current_leader))
     else:
         parts.append(NO_TAGS)
     return b"".join(parts)

@@ -11,8 +11,11 @@ from __future__ import annotations
 from echoless.broker.cluster.membership import ClusterMembership
 from echoless.broker.config.advertised import ARRIVAL, address_in
 from echoless.broker.config.values import Address
+from echoless.broker.metadata.node_data import NO_LEADER
 from echoless.broker.metadata.registration import Endpoint
 from echoless.broker.network.request import Peer
+from echoless.broker.partitions.partition import Partition
+from echoless.protocol.node_endpoints import LeaderHint, NodeEndpoint
 
 
 def client_addresses(cluster: ClusterMembership, peer: Peer) -> dict[int, Address]:
@@ -23,6 +26,20 @@ def client_addresses(cluster: ClusterMembership, peer: Peer) -> dict[int, Addres
         for broker_id, info in cluster.brokers_for_clients.items()
         if (endpoint := info.endpoints.get(listener)) is not None
     }
+
+
+def other_leader(cluster: ClusterMembership, partition: Partition, peer: Peer) -> LeaderHint | None:
+    """The leader to ask instead; no hint is better than "no leader", or this broker again."""
+    leader_id = partition.leader_id
+    if leader_id == NO_LEADER or partition.is_leader:
+        return None
+    info = cluster.brokers_for_clients.get(leader_id)
+    endpoint = None if info is None else info.endpoints.get(peer.listener)
+    if info is None or endpoint is None:
+        return LeaderHint(leader_id, partition.leader_epoch)
+    host, port = _address_for(peer, endpoint, is_own=leader_id == cluster.broker_id)
+    node = NodeEndpoint(leader_id, host, port, info.rack)
+    return LeaderHint(leader_id, partition.leader_epoch, node)
 
 
 def listener_addresses(cluster: ClusterMembership, broker_id: int) -> dict[str, Address]:

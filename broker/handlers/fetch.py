@@ -4,7 +4,7 @@
 level 1 (read_committed) records are returned up to the last stable offset, and the aborted transactions that overlap them.
 
 v5 log_start_offset; v7 (KIP-227) fetch sessions, see `session_requests.py`; v9 leader epochs; v12 flexible,
-last_fetched_epoch; v13 topic ids. Followers replicate over the native port, not here.
+last_fetched_epoch; v13 topic ids; v16 (KIP-951) the current leader and its address with code 6. Followers replicate over the native port, not here.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 the Kafka port: versions, errors in rows, rights.
 
 v3 magic 2 only; v5 log_start_offset; v7 zstd; v8 record errors and messages; v9 flexible; v10 the
-current leader with code 6; v13 topic ids. ApiVersions lists v0, because librdkafka stops
+current leader with code 6, and its address; v13 topic ids. ApiVersions lists v0, because librdkafka stops
 compressing otherwise (KAFKA-18659), but bodies of v0-2 are refused. v11 120 for a transactional batch that may be aborted; v12
 adds the partitions of transactional batches to their transaction (`broker/records/transactional.py`).
 """

@@ -54,9 +54,9 @@ def _encoded(_version: int, _topic: TopicKey, produced: PartitionProduced) -> Pr
     if not error_code:
         return produced
     answer = produced_fields(produced)
-    if produced.current_leader is not None:
-        leader_id, leader_epoch = produced.current_leader
-        answer |= {"leader_id": leader_id, "leader_epoch": leader_epoch}
+    leader = produced.current_leader
+    if leader is not None:
+        answer |= {"leader_id": leader.leader_id, "leader_epoch": leader.leader_epoch}
     message = produced.error_message or produced.reason
     return answer | failure(KafkaError(error_code, message))
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from echoless.broker.decisions.decisions import window_of
-from echoless.broker.metadata.node_data import NO_LEADER
 from echoless.broker.partitions.partition import Partition
 from echoless.broker.records.in_flight import InFlightProduce
 from echoless.broker.records.repeat_comparison import RepeatComparison
@@ -95,15 +94,15 @@ def append_batch(
         fields = (partition, _new(PartitionProduced, row), last_offset + 1, partition.leader_epoch)
         return _new(StoredBatch, fields)
     assert not isinstance(result, Appended)
-    return _not_appended(partition, header, result)
+    return _not_appended(flight, partition, header, result)
 
 
 def _not_appended(
-    partition: Partition, header: BatchHeader, result: Duplicate | Reject
+    flight: InFlightProduce, partition: Partition, header: BatchHeader, result: Duplicate | Reject
 ) -> PartitionProduced | StoredBatch:
     """The outcome of a batch that is stored already, or must not be."""
     if isinstance(result, Reject):
-        return _refused(partition, header, result)
+        return _refused(flight, partition, header, result)
     original, start = result.original, partition.log.log_start_offset
     row = (partition.index, ErrorCode.NONE, original.base_offset, original.timestamp, start)
     produced = RepeatProduced(*row, None, (), None, "")
@@ -136,7 +135,7 @@ def _comparison(
         if header.producer_id >= 0:
             decisions = flight.parts.decisions
             decisions.record(flight.request, partition, header, result, flight.now_ms)
-        outcome = _not_appended(partition, header, result)
+        outcome = _not_appended(flight, partition, header, result)
         if type(outcome) is StoredBatch:  # it counts only if this broker has led ever since
             return outcome._replace(leader_epoch=leader_epoch)
         return outcome
@@ -145,10 +144,10 @@ def _comparison(
 
 
 def _refused(
-    partition: Partition, header: BatchHeader, reject: Reject
+    flight: InFlightProduce, partition: Partition, header: BatchHeader, reject: Reject
 ) -> PartitionProduced | StoredBatch:
     """The error; a repeat that is too old for its offset to be known waits for the newest batch."""
-    failed = failed_produce(partition.index, KafkaError(reject.code), partition)
+    failed = failed_produce(flight, partition.index, KafkaError(reject.code), partition)
     refused = failed._replace(reason=reject.reason)
     if reject.code is not ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
         return refused
@@ -175,7 +174,9 @@ def unless_deposed(stored: StoredBatch) -> StoredBatch | PartitionProduced:
     return failed._replace(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
-def failed_produce(index: int, error: KafkaError, partition: Partition | None) -> PartitionProduced:
+def failed_produce(
+    flight: InFlightProduce, index: int, error: KafkaError, partition: Partition | None
+) -> PartitionProduced:
     """The row of a partition whose batch was not stored; `partition` is None if it is not known yet."""
     code = error.code
     start = -1
@@ -183,17 +184,10 @@ def failed_produce(index: int, error: KafkaError, partition: Partition | None) -
         start = partition.log.log_start_offset
     leader = None
     if code is ErrorCode.NOT_LEADER_OR_FOLLOWER and partition is not None:
-        leader = _other_leader(partition)
+        leader = flight.parts.other_leader(partition, flight.request.peer)
     message = error.message or None
     record_errors: tuple[RecordError, ...] = ()
     if isinstance(error, KeylessRecordsError) and partition is not None:
         message = f"Compacted topic cannot accept message without key in topic partition {partition.name}."
         record_errors = tuple(RecordError(place, message) for place in error.indexes)
     return PartitionProduced(index, code, -1, -1, start, message, record_errors, leader)
-
-
-def _other_leader(partition: Partition) -> tuple[int, int] | None:
-    """The leader to ask instead; no hint is better than "no leader", or this broker again."""
-    if partition.leader_id == NO_LEADER or partition.is_leader:
-        return None
-    return partition.leader_id, partition.leader_epoch

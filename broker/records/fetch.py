@@ -26,6 +26,7 @@ from echoless.broker.records.fetch_parts import FetchParts
 from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.fetch import READ_COMMITTED, PartitionFetched, TopicFetched
 from echoless.protocol.fetch_request import FetchPartition, FetchRequest
+from echoless.protocol.node_endpoints import LeaderHint
 from echoless.storage.empty_batches import (
     SORTED_MAX,
     begins_empty,
@@ -57,6 +58,7 @@ class FetchPass:
         "_is_read_committed",
         "_parts",
         "_passed_to",
+        "_peer",
         "_sorted",
         "_wait",
         "_wanted",
@@ -84,6 +86,7 @@ class FetchPass:
         self.appended_before = parts.metrics.bytes_appended_total
         """Bytes that were appended to any partition before the pass began."""
         self._parts = parts
+        self._peer = peer
         self._passed_to = -1
         """The last empty batch that was passed in the partition that is being read; -1: none."""
         self._sorted = 0
@@ -151,7 +154,7 @@ class FetchPass:
                 self.has_error = True
         except KafkaError as error:
             self.has_error = True
-            return PartitionFetched(index, error.code)
+            return PartitionFetched(index, error.code, leader=self._leader(topic, index, error))
         except StorageError as error:
             self._parts.fail_storage(error)
             self.has_error = True
@@ -163,6 +166,16 @@ class FetchPass:
         return PartitionFetched(
             index, ErrorCode.NONE, high_watermark, stable, start, records, diverging, aborted
         )
+
+    def _leader(self, topic: str | uuid.UUID, index: int, error: KafkaError) -> LeaderHint | None:
+        """The leader that the client should ask instead; None if that is not what failed, or not known."""
+        if error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return None
+        try:
+            partition = self._parts.find(topic, index)
+        except KafkaError:
+            return None
+        return self._parts.other_leader(partition, self._peer)
 
     def _records(self, log: Log, offset: int, end: int, bytes_max: int) -> bytes | None:
         """Whole batches below `end`, within the limits; the first of the answer may exceed them.

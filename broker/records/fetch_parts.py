@@ -12,9 +12,11 @@ if TYPE_CHECKING:
 
     from echoless.broker.metadata.topic import Topic
     from echoless.broker.metrics import Metrics
+    from echoless.broker.network.request import Peer
     from echoless.broker.network.unsent_answers import UnsentAnswers
     from echoless.broker.partitions.partition import Partition
     from echoless.broker.records.fetch_sessions import FetchSessions
+    from echoless.protocol.node_endpoints import LeaderHint
     from echoless.storage.file_system import StorageError
     from echoless.storage.log_directory import LogDirectory
 
@@ -25,6 +27,8 @@ class FetchParts:
 
     find: Callable[[str | uuid.UUID, int], Partition]
     """The partition by topic name or id. Raises `KafkaError` 3, 100, 6 or 56."""
+    other_leader: Callable[[Partition, Peer], LeaderHint | None]
+    """Names the leader to ask instead of this broker, with its address for the client."""
     topics: Container[str]
     """The names of the topics that there are."""
     topics_by_id: Mapping[uuid.UUID, Topic]

@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from echoless.broker.clock import Clock
 from echoless.broker.decisions.decisions import Decisions
 from echoless.broker.metrics import Metrics
-from echoless.broker.network.request import Request
+from echoless.broker.network.request import Peer, Request
 from echoless.broker.partitions.partition import Partition
 from echoless.broker.records.deadlines import Deadlines
 from echoless.broker.records.record_thread import RecordThread
+from echoless.protocol.node_endpoints import LeaderHint
 from echoless.protocol.produce import PartitionProduced, TopicProduced
 from echoless.protocol.record_batch import Buffer
 from echoless.protocol.record_check import Opening
@@ -59,6 +60,8 @@ class ProduceParts:
     thread: RecordThread
     deadlines: Deadlines
     quotas: Quotas
+    other_leader: Callable[[Partition, Peer], LeaderHint | None]
+    """Names the leader to ask instead of this broker, with its address for the client."""
     binding: ProducerBinding | None = None
     """The principals that producer ids belong to; None: everyone may use them."""
     ask: Callable[[TransactionAsk], AnsweredNowOrLater] | None = None

@@ -55,7 +55,7 @@ class Pending(Unsettled):
                 return append_or_ask(flight, partition, self._topic, records, header)
             return append_batch(flight, partition, records, header)
         except KafkaError as error:
-            return failed_produce(self._index, error, partition)
+            return failed_produce(flight, self._index, error, partition)
         except StorageError as error:
             flight.parts.fail_storage(error)
             return PartitionProduced(self._index, ErrorCode.KAFKA_STORAGE_ERROR)

@@ -75,7 +75,7 @@ def produce_batch(  # noqa: C901 - flat, because each call costs every batch
             return append_or_ask(flight, partition, topic, records, header)
         return append_batch(flight, partition, records, header)
     except KafkaError as error:
-        return failed_produce(index, error, partition)
+        return failed_produce(flight, index, error, partition)
     except StorageError as error:
         flight.parts.fail_storage(error)
         return PartitionProduced(index, ErrorCode.KAFKA_STORAGE_ERROR)

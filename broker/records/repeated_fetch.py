@@ -205,7 +205,8 @@ class _RepeatedFetch(MarkedFetch[Body]):
                     else:
                         pieces.append(row.packed)
             topics.append((topic, len(rows), pieces))
-        return join_rows(self._version, topics, one_pass.size)
+        hints = [one.leader for _, one in one_pass.found if one.leader is not None]
+        return join_rows(self._version, topics, one_pass.size, hints)
 
 
 def fetch_repeated(

@@ -131,7 +131,7 @@ class TransactionalBatch(Unsettled):
                 partition.check_in_sync()
             return self.settle(partition, answered)
         except KafkaError as error:
-            return failed_produce(self._index, error, partition)
+            return failed_produce(flight, self._index, error, partition)
         except StorageError as error:
             flight.parts.fail_storage(error)
             return PartitionProduced(self._index, ErrorCode.KAFKA_STORAGE_ERROR)

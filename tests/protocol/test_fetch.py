@@ -14,7 +14,9 @@ from echoless.protocol.fetch import (
     join_rows,
     pack_row,
 )
+from echoless.protocol.node_endpoints import LeaderHint, NodeEndpoint
 
+LEADER = LeaderHint(5, 9, NodeEndpoint(5, "h", 9092))
 TOPIC_ID = uuid.UUID("01234567-89ab-cdef-0123-456789abcdef")
 
 
@@ -33,6 +35,7 @@ def test_reads_back_with_kio(version, size, aborted):
     partitions = [
         PartitionFetched(0, ErrorCode.NONE, 10, 9, 1, b"r" * size, (4, 8), aborted),
         PartitionFetched(1, ErrorCode.OFFSET_OUT_OF_RANGE),
+        PartitionFetched(2, ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=LEADER),
     ]
     found = encode_fetch_response(version, ErrorCode.NONE, [(topic, partitions)], 77)
     data = found if isinstance(found, bytes) else b"".join(found)
@@ -41,7 +44,7 @@ def test_reads_back_with_kio(version, size, aborted):
     entity, read = entity_reader(module.FetchResponse)(data, 0)
     assert read == len(data)
     (response,) = entity.responses
-    first, second = response.partitions
+    first, second, third = response.partitions
     assert first.records == b"r" * size
     assert (first.high_watermark, first.last_stable_offset) == (10, 9)
     rows = first.aborted_transactions
@@ -51,7 +54,10 @@ def test_reads_back_with_kio(version, size, aborted):
     assert first.log_start_offset == 1 if version >= 5 else True
     assert second.error_code == 1
     joined = join_rows(
-        version, [(topic, 2, [b"".join(pack_row(version, row)) for row in partitions])], size
+        version,
+        [(topic, 3, [b"".join(pack_row(version, row)) for row in partitions])],
+        size,
+        [LEADER],
     )
     without_session = encode_fetch_response(version, ErrorCode.NONE, [(topic, partitions)])
     assert _whole(joined) == _whole(without_session)
@@ -59,3 +65,8 @@ def test_reads_back_with_kio(version, size, aborted):
         assert entity.session_id == 77
     if version >= 12:
         assert (first.diverging_epoch.epoch, first.diverging_epoch.end_offset) == (4, 8)
+        hint = (third.current_leader.leader_id, third.current_leader.leader_epoch)
+        assert hint == ((5, 9) if version >= 16 else (-1, -1))
+    if version >= 16:
+        (endpoint,) = entity.node_endpoints
+        assert (endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack) == LEADER.endpoint

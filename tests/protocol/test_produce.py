@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echoless.protocol.errors import ErrorCode
+from echoless.protocol.node_endpoints import LeaderHint, NodeEndpoint
 from echoless.protocol.produce import (
     PartitionProduced,
     RecordError,
@@ -59,7 +60,7 @@ def test_errors_read_back_with_kio(version):
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         error_message="elsewhere",
         record_errors=(RecordError(3, "bad"),),
-        current_leader=(2, 9),
+        current_leader=LeaderHint(2, 9, NodeEndpoint(2, "h", 9092, "r")),
     )
     entity = decode(version, encode(version, [failed, PartitionProduced(2)]))
     first, second = entity.responses[0].partition_responses
@@ -71,6 +72,31 @@ def test_errors_read_back_with_kio(version):
         assert first.record_errors[0].batch_index_error_message == "bad"
     if version >= 10:
         assert (first.current_leader.leader_id, first.current_leader.leader_epoch) == (2, 9)
+        assert [one.node_id for one in entity.node_endpoints] == [2]
+        assert (entity.node_endpoints[0].host, entity.node_endpoints[0].port) == ("h", 9092)
+        assert entity.node_endpoints[0].rack == "r"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_each_leader_has_one_endpoint(version):
+    """However many rows name it, and whether its address is known or not; a success names none."""
+    hints = [
+        LeaderHint(3, 1, NodeEndpoint(3, "::1", 1)),
+        LeaderHint(3, 2, NodeEndpoint(3, "::1", 1)),
+        LeaderHint(4, 1),
+        LeaderHint(5, 1, NodeEndpoint(5, "five", 5)),
+    ]
+    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    rows = [PartitionProduced(index, code, current_leader=hint) for index, hint in enumerate(hints)]
+    if version >= 10:
+        entity = decode(version, encode(version, rows))
+        found = [(one.node_id, one.host, one.port, one.rack) for one in entity.node_endpoints]
+        assert found == [(3, "::1", 1, None), (5, "five", 5, None)]
+        assert [
+            row.current_leader.leader_id for row in entity.responses[0].partition_responses
+        ] == ([3, 3, 4, 5])
+    succeeded = PartitionProduced(0, current_leader=hints[0])
+    assert encode(version, [succeeded]) == encode(version, [PartitionProduced(0)])
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from echoless.client.answers import Meaning, PartitionProduceResponse, answer_of
 from echoless.protocol.errors import DecodeError, ErrorCode
+from echoless.protocol.node_endpoints import LeaderHint, NodeEndpoint
 from echoless.protocol.produce import (
     PartitionProduced,
     RecordError,
@@ -29,7 +30,10 @@ PARTITIONS = st.builds(
     log_start_offset=INT64,
     error_message=st.none() | TEXTS,
     record_errors=st.lists(st.builds(RecordError, INT32, TEXTS), max_size=3).map(tuple),
-    current_leader=st.none() | st.tuples(INT32, INT32),
+    current_leader=st.none()
+    | st.builds(
+        LeaderHint, INT32, INT32, st.none() | st.builds(NodeEndpoint, INT32, TEXTS, INT32, TEXTS)
+    ),
 )
 TOPICS = st.lists(st.tuples(TEXTS, st.lists(PARTITIONS, max_size=4)), max_size=3)
 
@@ -40,7 +44,7 @@ def expected(version: int, topic: str, one: PartitionProduced) -> ProducedRow:
     if version >= 8 and (version < 9 or one.error_code):
         row = row._replace(error_message=one.error_message)
     if version >= 10 and one.error_code:
-        row = row._replace(current_leader=one.current_leader)
+        row = row._replace(current_leader=one.current_leader and one.current_leader[:2])
     return row
 
 
