@@ -32,6 +32,7 @@ ANY_PORT: Final = "127.0.0.1:0"
 _START_TIMEOUT_S: Final = 60
 _STOP_TIMEOUT_S: Final = 10
 _LOG_LINES_SHOWN: Final = 20
+_LOG_BYTES_MAX: Final = 256 * 1024
 
 
 class BrokerStartError(Exception):
@@ -166,8 +167,20 @@ class BrokerProcess:
 
     def log_tail(self) -> str:
         """The last lines of its log, over all starts."""
-        text = self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
-        return "\n".join(text.splitlines()[-_LOG_LINES_SHOWN:])
+        return "\n".join(self.log_text().splitlines()[-_LOG_LINES_SHOWN:])
+
+    def log_text(self) -> str:
+        """The end of its log, over all starts: 256 KiB at most."""
+        if not self.log_path.exists():
+            return ""
+        with self.log_path.open("rb") as log:
+            log.seek(max(0, self.log_path.stat().st_size - _LOG_BYTES_MAX))
+            return log.read().decode(errors="replace")
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """The settings that it was started with."""
+        return self._settings
 
     def _first_line(self) -> bytes:
         assert self._process is not None

@@ -144,6 +144,10 @@ class Echoless:
         events.sort(key=lambda event: int(event["number"]))
         return [event for event in events if event["time_ms"] >= self._from_ms]
 
+    def fault_rules(self) -> list[dict[str, Any]]:
+        """The fault rules of this test with their counts, those that were removed first. Raises `AdminError`."""
+        return [*self.faults.removed(self._from_ms), *self.faults.rules()]
+
     def assert_faults_struck(self) -> None:
         """Raises `AssertionError` listing the fault rules of this test that never struck and are not optional.
 

@@ -166,6 +166,14 @@ class Faults:
         missed = self._admin.get(_PAGE).get("never_struck", [])
         return [rule for rule in missed if rule["added_ms"] >= since_ms]
 
+    def removed(self, since_ms: int = 0) -> list[dict[str, Any]]:
+        """The rules that were added since then and removed, with their last counts.
+
+        `since_ms`: milliseconds since 1970.
+        """
+        removed = self._admin.get(_PAGE, removed="true")["removed"]
+        return [rule for rule in removed if rule["added_ms"] >= since_ms]
+
     def has_come_to(self, name: str, field: str, count: int, within_s: float) -> bool:
         """Whether a rule's `hits`, or what it has `held`, comes to this count in time.
 

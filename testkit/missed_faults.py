@@ -19,9 +19,14 @@ def describe_missed(rules: Sequence[Mapping[str, Any]]) -> str:
 
 def rule_in_words(rule: Mapping[str, Any]) -> str:
     """The action, the conditions and the schedule, as the command line takes them."""
-    words = [f"{name}={value}" for name, value in rule["match"].items()]
-    words += [f"{name}={value}" for name, value in rule["schedule"].items()]
-    return " ".join([action_in_words(rule), *([f"({', '.join(words)})"] if words else [])])
+    conditions = conditions_in_words(rule)
+    return " ".join([action_in_words(rule), *([f"({conditions})"] if conditions else [])])
+
+
+def conditions_in_words(rule: Mapping[str, Any]) -> str:
+    """The match and the schedule."""
+    given = [*rule["match"].items(), *rule["schedule"].items()]
+    return ", ".join(f"{name}={value}" for name, value in given)
 
 
 def action_in_words(rule: Mapping[str, Any]) -> str:

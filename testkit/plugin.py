@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 _MARKER: Final = "echoless"
 _TRACES: Final = "--echoless-traces"
 _STRICT: Final = "echoless_strict"
+_PAGES: Final = "echoless_pages"
+_PAGE: Final = "echoless_page"
+"""The attribute of a report that has the path of its page."""
 _SECURITY: Final = "security"
 """A name among the settings that is not the broker's: the security protocol of its listener."""
 _LIVE: Final = pytest.StashKey[list["Echoless"]]()
@@ -38,6 +41,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "Fail a test if a fault rule never struck; each may be optional.",
         type="bool",
         default=True,
+    )
+    parser.addini(
+        _PAGES,
+        "Folder for an HTML page about each failed test that used a broker; empty: none.",
+        default="echoless-failures",
     )
 
 
@@ -121,10 +129,40 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Adds to a failed test's report what its brokers decided and logged."""
     report = yield
-    if report.when == "call" and report.failed:
-        for broker in item.config.stash[_LIVE]:
+    live = item.config.stash[_LIVE]
+    if report.when in {"setup", "call"} and report.failed and live:
+        for broker in live:
             report.sections += _sections(item, broker)
+        _write_page(item, report, live)
     return report
+
+
+def _write_page(item: pytest.Item, report: pytest.TestReport, live: list[Echoless]) -> None:
+    """Writes the page about a failed test; where it is goes with the report, also from a worker of pytest-xdist."""
+    from echoless.testkit.failed_tests import write_page
+
+    folder = item.config.getini(_PAGES)
+    if not folder:
+        return
+    worker = getattr(item.config, "workerinput", {}).get("workerid", "")
+    try:
+        path = write_page(
+            item.config.rootpath / folder, item.nodeid, report.longreprtext, live, worker
+        )
+    except OSError as error:
+        setattr(report, _PAGE, f"{item.nodeid}: no page: {error}")
+    else:
+        setattr(report, _PAGE, str(path))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says where the pages about failed tests are."""
+    reports = [one for kind in ("failed", "error") for one in terminalreporter.getreports(kind)]
+    pages = [page for report in reports if (page := getattr(report, _PAGE, None))]
+    if pages:
+        terminalreporter.section("echoless: what the brokers of failed tests did")
+        for page in pages:
+            terminalreporter.line(page)
 
 
 def _sections(item: pytest.Item, broker: Echoless) -> list[tuple[str, str]]:

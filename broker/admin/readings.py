@@ -28,7 +28,13 @@ from echoless.broker.admin.overview import (
     overview_document,
     own_version,
 )
-from echoless.broker.admin.query import read_count, read_index, read_optional, read_selection
+from echoless.broker.admin.query import (
+    read_count,
+    read_fact,
+    read_index,
+    read_optional,
+    read_selection,
+)
 from echoless.broker.admin.refusal import RefusalError
 from echoless.broker.admin.transaction_documents import ListedTransactions, transaction_document
 from echoless.broker.admin.view import BrokerView
@@ -234,8 +240,8 @@ class Readings:
         caller.require_cluster(AclOperation.DESCRIBE)
         return listener_document(self._broker, listener_name(self._broker, names))
 
-    async def faults(self, caller: Caller, _query: Query, _names: Query) -> Document:
-        """All rules with their counts, and the reason if none may be set."""
+    async def faults(self, caller: Caller, query: Query, _names: Query) -> Document:
+        """All rules with their counts, and the reason if none may be set; `removed=true` adds those that are gone."""
         caller.require_cluster(AclOperation.DESCRIBE)
         refused = refusal(self._broker.config)
         why = {} if refused is None else {"reason": refused}
@@ -243,6 +249,7 @@ class Readings:
         return {
             "rules": faults.documents(),
             "never_struck": faults.never_struck(),
+            **({"removed": faults.removed()} if read_fact(query, "removed") else {}),
             "allowed": refused is None,
             **why,
         }

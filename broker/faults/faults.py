@@ -101,8 +101,12 @@ class FaultInjection:
         """The rules that never struck and are not optional; removed ones, too, until they are forgotten."""
         return [] if self._rules is None else self._rules.never_struck()
 
+    def removed(self) -> list[dict[str, Any]]:
+        """The rules that were removed, with their last counts, until they are forgotten."""
+        return [] if self._rules is None else self._rules.removed()
+
     def forget_removed(self) -> None:
-        """Forgets the removed rules that never struck."""
+        """Forgets the removed rules."""
         if self._rules is not None:
             self._rules.forget_removed()
 

@@ -22,8 +22,8 @@ from echoless.broker.faults.schedule import Turns
 from echoless.broker.faults.script import ActiveScript, ScriptText
 
 RULES_MAX: Final = 1000
-MISSED_MAX: Final = 1000
-"""Removed rules that are remembered because they never struck."""
+REMOVED_MAX: Final = 1000
+"""Removed rules that are remembered, with their counts."""
 _SEED_MAX: Final = 2**31 - 1
 
 AnyRule = ActiveRule | ActiveScript
@@ -44,8 +44,8 @@ class Rules:
         self._on_change = on_change
         self._now_ms = now_ms
         self._rules: dict[str, AnyRule] = {}
-        self._missed: deque[dict[str, Any]] = deque(maxlen=MISSED_MAX)
-        """Removed rules that never struck and should have."""
+        self._removed: deque[tuple[bool, dict[str, Any]]] = deque(maxlen=REMOVED_MAX)
+        """Whether each never struck, and should have."""
         self._count = 0
 
     def __len__(self) -> int:
@@ -65,11 +65,18 @@ class Rules:
         """The rules that never struck and are not optional, removed ones among them, for JSON."""
         now_s = asyncio.get_running_loop().time()
         present = [rule for rule in self._rules.values() if rule.has_missed]
-        return [*self._missed, *(_missed(rule, now_s, is_removed=False) for rule in present)]
+        return [
+            *(document for has_missed, document in self._removed if has_missed),
+            *(_dated(rule, now_s, is_removed=False) for rule in present),
+        ]
+
+    def removed(self) -> list[dict[str, Any]]:
+        """The rules that were removed, with their last counts, for JSON."""
+        return [document for _, document in self._removed]
 
     def forget_removed(self) -> None:
-        """Forgets the removed rules that never struck."""
-        self._missed.clear()
+        """Forgets the removed rules."""
+        self._removed.clear()
 
     def named(self, name: str) -> AnyRule:
         """The rule of this name. Raises `KeyError`."""
@@ -110,9 +117,8 @@ class Rules:
     def _end(self, removed: Sequence[AnyRule]) -> None:
         now_s = asyncio.get_running_loop().time()
         for rule in removed:
-            if rule.has_missed:
-                self._missed.append(_missed(rule, now_s, is_removed=True))
             rule.end()
+            self._removed.append((rule.has_missed, _dated(rule, now_s, is_removed=True)))
         self._on_change()
 
     def _put(self, text: AnyText) -> AnyRule:
@@ -171,5 +177,5 @@ class Rules:
             self._on_change()
 
 
-def _missed(rule: AnyRule, now_s: float, *, is_removed: bool) -> dict[str, Any]:
+def _dated(rule: AnyRule, now_s: float, *, is_removed: bool) -> dict[str, Any]:
     return {**rule.document(now_s), "added_ms": rule.added_ms, "removed": is_removed}

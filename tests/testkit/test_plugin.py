@@ -297,3 +297,70 @@ def test_requests_are_held_until_the_test_releases_them(inner: pytest.Pytester) 
         """
     )
     _run(inner).assert_outcomes(passed=1)
+
+
+_FAILING = """
+    from conftest import send
+
+    def test_two_producers(echoless):
+        topic = echoless.topic("orders")
+        with echoless.faults.drop_responses(times=1) as lost:
+            send(echoless, topic, (0, (b"a",)), timeout_s=0.2)
+        echoless.faults.add("twice", name="unused", match={"topic": "<b>"})
+        assert lost.hits == 7, "<script>no</script>"
+
+    def test_passes(echoless):
+        send(echoless, echoless.topic(), (0, (b"a",)))
+
+    def test_has_no_broker():
+        assert False
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", [(), ("-p", "xdist", "-n", "2")], ids=["alone", "xdist"])
+def test_failed_test_leaves_a_page(inner: pytest.Pytester, arguments: tuple[str, ...]) -> None:
+    """One for each failed test with a broker, and its path in the summary; none for others."""
+    inner.makeini("[pytest]\necholess_pages = reports/pages\n")
+    inner.makepyfile(_FAILING)
+    result = inner.runpytest_subprocess("-p", "echoless.testkit.plugin", *arguments)
+    result.assert_outcomes(passed=1, failed=2)
+    (page,) = inner.path.glob("reports/pages/*")
+    result.stdout.fnmatch_lines(["*echoless: what the brokers of failed tests did*", f"*{page}"])
+    text = page.read_text()
+    for said in ("test_two_producers", "fault-1", "unused", "never struck", "answer lost"):
+        assert said in text
+    assert "<svg" in text
+    assert "POST /faults [" in text
+    assert "<script" not in text
+
+
+@pytest.mark.slow
+def test_no_page_is_written_for_tests_that_pass(inner: pytest.Pytester) -> None:
+    """Not even the folder; and none at all where the ini file names no folder."""
+    inner.makepyfile("def test_passes(echoless): pass")
+    result = _run(inner)
+    result.assert_outcomes(passed=1)
+    assert not (inner.path / "echoless-failures").exists()
+    inner.makeini("[pytest]\necholess_pages =\n")
+    inner.makepyfile("def test_fails(echoless): assert False")
+    result = _run(inner)
+    result.assert_outcomes(failed=1)
+    result.stdout.no_fnmatch_line("*what the brokers*")
+    assert not list(inner.path.glob("**/*.html"))
+
+
+@pytest.mark.slow
+def test_page_of_a_broker_that_died_has_its_log(inner: pytest.Pytester) -> None:
+    """In the folder that is the default."""
+    inner.makepyfile(
+        """
+        def test_dies(echoless):
+            echoless.broker.kill()
+            assert False
+        """
+    )
+    _run(inner).assert_outcomes(failed=1)
+    (page,) = inner.path.glob("echoless-failures/*.html")
+    assert "does not answer" in page.read_text()
+    assert "<h3>Log</h3>" in page.read_text()
