@@ -22,6 +22,8 @@ _HELP: Final[Mapping[str, str]] = {
     "accept-loss": "Accept that a partition has lost records; without that, the broker refuses to start.",
     "decisions": "Show each batch with its verdict, the reason and the window against which it was judged.",
     "trace": "Draw what producers sent, what was lost, and what the broker decided, step by step.",
+    "record": "Record requests, decisions and faults, to be drawn by echoless trace and played again by echoless replay.",
+    "replay": "Play the batches of a recording to any broker, with their numbers; exit with 1 if one is decided otherwise.",
     "demo": "Lose acknowledgements on purpose, and count what is stored without and with idempotence.",
     "topics": "Create, list, describe, alter, move and delete topics.",
     "acls": "Say who may do what.",

@@ -45,12 +45,14 @@ _RESPONSE_FATES: Final = {
 }
 _SILENCING: Final = {"drop_request", "drop_response", "blackhole"}
 """Answers keep their order: those after a lost one wait, unless the rule says otherwise."""
+_NOT_DRAWN: Final = {"request", "recording"}
+"""A request is drawn where its batches are decided about, or a fault hits it."""
 _NEVER_JUDGED: Final = {"drop_request", "blackhole", "close_before", "error", "deny"}
 
 
 def build_diagram(events: Iterable[Event]) -> Diagram:
     """The whole recording, one step after the other."""
-    recorded = list(events)
+    recorded = [event for event in events if event["event"] not in _NOT_DRAWN]
     brokers = sorted({event["broker_id"] for event in recorded if "broker_id" in event}) or [0]
     if len(brokers) > 1:
         recorded.sort(key=lambda event: event["time_ms"])

@@ -43,17 +43,25 @@ class Recorder:
         last: int = 0,
         token: str | None = None,
         tls: SSLContext | None = None,
+        requests: bool = False,
+        records: bool = False,
+        keep: Callable[[Event], None] | None = None,
         **selection: object,
     ) -> None:
         """`addresses` are admin ports (`host:port`) that take `token` and speak `tls`.
 
-        `last`: the number of earlier decisions to begin with. `selection`: producer_id, topic, partition.
+        `last`: the number of earlier decisions to begin with. `requests`: each request besides, with its `records`.
+        `keep` takes each event in the place of `events`, in any thread, one at a time. `selection`: producer_id,
+        topic, partition.
         """
         self._selection = {name: value for name, value in selection.items() if value is not None}
         self._changed = threading.Condition()
         self._events: list[Event] = []
+        self._keep = self._events.append if keep is None else keep
         self._has_past = last > 0
         query = {**self._selection, "n": last, "follow": "true"}
+        wanted = {"requests": requests, "records": records}
+        query |= {name: "true" for name, is_wanted in wanted.items() if is_wanted}
         self._streams = [
             _Stream(Admin(address, token=token, tls=tls), query, self._take)
             for address in addresses
@@ -123,7 +131,7 @@ class Recorder:
         """Keeps an event; None says that a stream has ended."""
         with self._changed:
             if event is not None:
-                self._events.append(event)
+                self._keep(event)
             self._changed.notify_all()
 
 

@@ -96,6 +96,11 @@ class Caller:
         rights = self._rights
         return rights is None or rights.may(AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
 
+    def may_read(self, topic: str) -> bool:
+        """Whether it may see the records of this topic."""
+        rights = self._rights
+        return rights is None or rights.may(AclOperation.READ, ResourceType.TOPIC, topic)
+
     def may_describe_group(self, group_id: str) -> bool:
         """Whether it may see this consumer group."""
         rights = self._rights

@@ -12,9 +12,10 @@ import contextlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any, Final
 
 from aiohttp import hdrs, web
@@ -33,9 +34,11 @@ from echoless.broker.admin.query import read_choice, read_count, read_fact, read
 from echoless.broker.admin.refusal import RefusalError
 from echoless.broker.admin.view import BrokerView
 from echoless.broker.authentication.admin_tokens import LOOK_INTERVAL_S
-from echoless.broker.decisions.events import Event
-from echoless.broker.decisions.stream import DecisionStream
+from echoless.broker.decisions.events import Event, RequestSeen
+from echoless.broker.decisions.stream import DecisionStream, Selection
 from echoless.broker.essential_task import reported_task
+from echoless.broker.network.turns import ADMIN_PORT, for_client
+from echoless.protocol.acl import AclOperation
 
 logger: Final = logging.getLogger(__name__)
 
@@ -58,10 +61,16 @@ give way in the same way."""
 _COUNT_DEFAULT: Final = 100
 _encoder: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 _LINES_AT_ONCE: Final = 100
+_RECORD_BYTES_AT_ONCE: Final = 2048
+"""Bytes of records in an event up to which it is encoded on the event loop."""
 _GATHER_S: Final = 0.005
 """Events that follow each other within this time are sent together."""
 _CONSOLE_GATHER_S: Final = 0.1
 """The same for consoles: a person sees no difference, and a browser draws less often."""
+
+
+def _nothing(_topic: str) -> bool:
+    return False
 
 
 class DecisionPages:
@@ -78,7 +87,7 @@ class DecisionPages:
         least = 0 if is_followed else 1
         count = read_count(request.query, "n", _COUNT_DEFAULT, least=least, most=LIST_MAX)
         caller = caller_of(request)
-        selection = read_selection(request.query, caller.may_see)
+        selection = _read_selection(request, caller)
         if is_followed and request.method != hdrs.METH_HEAD:  # an answer to HEAD must end
             is_console = read_choice(request.query, "reader", READERS) == CONSOLE
             read_choice(request.query, "brokers", BROKERS)  # refused before the answer begins
@@ -160,6 +169,7 @@ class DecisionPages:
         count: int,
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+        may_read = caller_of(request).may_read if stream.selection.records else _nothing
         others = None
         try:
             await response.prepare(request)
@@ -169,7 +179,7 @@ class DecisionPages:
                 )
             await _write(response, remembered)
             while (waiting := await stream.take()) is not None:
-                await _write(response, self._documents(waiting.events))
+                await self._send_events(response, waiting.events, may_read)
                 if waiting.lost:
                     await _write(response, [self._told({"event": "lost", "count": waiting.lost})])
                 await asyncio.sleep(_CONSOLE_GATHER_S if stream.is_console else _GATHER_S)
@@ -183,6 +193,33 @@ class DecisionPages:
             if others is not None:
                 others.cancel()
         return response
+
+    async def _send_events(
+        self,
+        response: web.StreamResponse,
+        events: Sequence[Event],
+        may_read: Callable[[str], bool],
+    ) -> None:
+        """Sends events, those with many bytes of records one by one: they are encoded in a thread."""
+        for is_large, some in groupby(events, _is_large):
+            if not is_large:
+                await _write(response, self._documents(some, may_read))
+                continue
+            for event in some:
+                readable = {topic for _, topic, _ in event.subjects() if topic and may_read(topic)}
+                encode = partial(self._encoded_in_parts, event, readable.__contains__)
+                for part in await for_client(ADMIN_PORT, encode):
+                    await response.write(part)
+
+    def _encoded_in_parts(self, event: Event, may_read: Callable[[str], bool]) -> list[bytes]:
+        """A line of the stream, for a thread, which gives the interpreter back after each batch."""
+        (document,) = self._documents([event], may_read)
+        batches = document.pop("batches")
+        head = _encoder.encode(document)[:-1] + ',"batches":['
+        rows = (_encoder.encode(batch) + "," for batch in batches)
+        parts = [head, *rows]
+        parts[-1] = parts[-1][:-1]
+        return [part.encode() for part in (*parts, "]}\n")]
 
     async def _send_others(
         self, request: web.Request, response: web.StreamResponse, count: int
@@ -225,8 +262,10 @@ class DecisionPages:
                 after, most = found["number"], LIST_MAX
                 await asyncio.sleep(_ASK_OTHERS_S)
 
-    def _documents(self, events: Iterable[Event]) -> Iterable[dict[str, Any]]:
-        return (self._told(event_document(event)) for event in events)
+    def _documents(
+        self, events: Iterable[Event], may_read: Callable[[str], bool] = _nothing
+    ) -> Iterable[dict[str, Any]]:
+        return (self._told(event_document(event, may_read)) for event in events)
 
     def _told(self, document: dict[str, Any]) -> dict[str, Any]:
         """The document with the broker's id, so that a client following several can merge streams."""
@@ -235,6 +274,27 @@ class DecisionPages:
             "broker_id": self._broker.config.broker_id,
             **document,
         }
+
+
+def _read_selection(request: web.Request, caller: Caller) -> Selection:
+    """The events that the caller asks for. Raises `RefusalError` if it may not have the records in them."""
+    query = request.query
+    requests, records = read_fact(query, "requests"), read_fact(query, "records")
+    if requests and not read_fact(query, "follow"):
+        raise RefusalError(HTTPStatus.BAD_REQUEST, "requests: takes follow=true; none are kept")
+    if requests and read_choice(query, "brokers", BROKERS) == ALL:
+        raise RefusalError(HTTPStatus.BAD_REQUEST, "requests: takes brokers=own; ask each broker")
+    if records and not requests:
+        raise RefusalError(HTTPStatus.BAD_REQUEST, "records: takes requests=true")
+    if records:
+        caller.check_may_change()
+        caller.require_cluster(AclOperation.ALTER)
+    selection = read_selection(query, caller.may_see)
+    return selection._replace(requests=requests, records=records)
+
+
+def _is_large(event: Event) -> bool:
+    return isinstance(event, RequestSeen) and event.record_bytes > _RECORD_BYTES_AT_ONCE
 
 
 async def _end_with_token(caller: Caller, stream: DecisionStream) -> None:

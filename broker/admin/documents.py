@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from echoless.broker.decisions.events import (
     BatchDecision,
     Event,
     FaultHit,
+    RequestSeen,
+    SeenBatch,
     Skipped,
     TransactionStep,
 )
@@ -219,8 +222,42 @@ def transaction_step_document(step: TransactionStep) -> dict[str, Any]:
     return document
 
 
-def event_document(event: Event) -> dict[str, Any]:
-    """One line of the stream; its `event` field says what it is."""
+def request_document(seen: RequestSeen, may_read: Callable[[str], bool]) -> dict[str, Any]:
+    """One request; the records of its batches as base64, if they were kept and the topic may be read."""
+    document = seen._asdict()
+    document["batches"] = [
+        _seen_batch_document(batch, may_read(batch.topic)) for batch in seen.batches
+    ]
+    return document
+
+
+def _seen_batch_document(batch: SeenBatch, is_shown: bool) -> dict[str, Any]:
+    header = batch.header
+    records = batch.records if is_shown else None
+    return {
+        "topic": batch.topic,
+        "partition": batch.partition,
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "base_sequence": header.base_sequence,
+        "last_sequence": header.last_sequence,
+        "record_count": header.record_count,
+        "last_offset_delta": header.last_offset_delta,
+        "attributes": header.attributes,
+        "base_timestamp": header.base_timestamp,
+        "max_timestamp": header.max_timestamp,
+        "crc": header.crc,
+        "size_bytes": header.size,
+        "records": None if records is None else b64encode(records).decode(),
+    }
+
+
+def event_document(
+    event: Event, may_read: Callable[[str], bool] = lambda _topic: False
+) -> dict[str, Any]:
+    """One line of the stream; its `event` field says what it is. `may_read`: the topics whose records are in it."""
+    if isinstance(event, RequestSeen):
+        return {"event": "request", **request_document(event, may_read)}
     if isinstance(event, Skipped):
         return {"event": "skipped", "count": event.appends}
     if isinstance(event, FaultHit):

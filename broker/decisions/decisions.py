@@ -27,6 +27,7 @@ from echoless.broker.decisions.events import (
     Event,
     FaultHit,
     OutcomeFields,
+    RequestSeen,
     Skipped,
     TransactionStep,
     Window,
@@ -59,7 +60,7 @@ class Decisions:
     __slots__ = (
         *("_appended", "_faults", "_latest", "_metrics", "_number", "_others", "_pace"),
         *("_streams", "_transactions", "_offered", "_unoffered"),
-        "is_followed",
+        *("is_followed", "wants_requests", "wants_records"),
     )
 
     def __init__(self, metrics: Metrics, capacity: int = CAPACITY_DEFAULT) -> None:
@@ -80,6 +81,10 @@ class Decisions:
         """Events before the followers, and those skipped so far: `_number` less `_offered` at that time."""
         self.is_followed = False
         """Whether the next append is shown to anyone, who needs the window before it, which costs a look-up."""
+        self.wants_requests = False
+        """Whether anyone wants to see each request, which has to be read for that."""
+        self.wants_records = False
+        """Whether anyone wants the records in them."""
 
     def record(
         self,
@@ -154,6 +159,11 @@ class Decisions:
         self._transactions.append(step)
         self._tell(step)
 
+    def record_request(self, seen: RequestSeen, now_ms: int) -> None:
+        """Shows a request to those who want requests, numbered here in one sequence with the outcomes; none is kept."""
+        self._number += 1
+        self._tell(seen._replace(number=self._number, time_ms=now_ms))
+
     # Looking back
 
     def latest(self, count: int, selection: Selection = EVERYTHING) -> list[BatchDecision]:
@@ -207,6 +217,8 @@ class Decisions:
     def _use(self, streams: tuple[DecisionStream, ...]) -> None:
         self._report_skipped()
         self._streams = streams
+        self.wants_requests = any(one.selection.requests for one in streams)
+        self.wants_records = any(one.selection.records for one in streams)
         is_paced = bool(streams) and all(one.is_console for one in streams)
         if is_paced and self._pace is None:
             self._pace = Pace(self._report_skipped)

@@ -1,4 +1,4 @@
-"""The events that a broker reports, in order: outcomes of batches, steps of transactions, and hits of faults.
+"""The events that a broker reports, in order: outcomes of batches, steps of transactions, hits of faults, and requests.
 
 Values only. `decisions.py` keeps them, `stream.py` passes them on.
 """
@@ -157,6 +157,49 @@ class FaultHit(NamedTuple):
         return [(batch.producer_id, batch.topic, batch.partition) for batch in self.batches]
 
 
+class SeenBatch(NamedTuple):
+    """One batch in a request, as its client has sent it."""
+
+    topic: str
+    """Its id, if the request names it by one that is not known."""
+    partition: int
+    header: BatchHeader
+    records: bytes | None
+    """The bytes behind the header, maybe compressed; None if no one wants them."""
+
+
+class RequestSeen(NamedTuple):
+    """A request that a client has sent, before it is handled."""
+
+    number: int
+    """Assigned by `record_request`, in one sequence with the outcomes."""
+    time_ms: int
+    api: str
+    """Its API, such as `produce`."""
+    version: int
+    size_bytes: int
+    """The length of the request, without the four bytes that say so."""
+    client_id: str | None
+    address: str
+    """The client's `host:port`."""
+    principal: str
+    connection_id: int
+    correlation_id: int
+    transactional_id: str | None = None
+    """The id that a produce request carries, if any."""
+    acks: int | None = None
+    """The acknowledgements that a produce request asks for; None for others."""
+    batches: tuple[SeenBatch, ...] = ()
+
+    def subjects(self) -> Sequence[Subject]:
+        return [(batch.header.producer_id, batch.topic, batch.partition) for batch in self.batches]
+
+    @property
+    def record_bytes(self) -> int:
+        """Bytes of records that it holds in memory."""
+        return sum(len(batch.records or b"") for batch in self.batches)
+
+
 class Skipped(NamedTuple):
     """Appends that were not shown to consoles, because there were too many at once."""
 
@@ -168,4 +211,4 @@ class Skipped(NamedTuple):
         return ()
 
 
-Event = BatchDecision | FaultHit | TransactionStep | Skipped
+Event = BatchDecision | FaultHit | TransactionStep | RequestSeen | Skipped

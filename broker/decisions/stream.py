@@ -11,9 +11,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from echoless.broker.decisions.events import Event, Subject
+from echoless.broker.decisions.events import Event, RequestSeen, Subject
 
 CAPACITY_DEFAULT: Final = 10_000
+RECORD_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Bytes of records in the queue from which on nothing more is queued."""
 
 
 class Selection(NamedTuple):
@@ -24,9 +26,15 @@ class Selection(NamedTuple):
     partition: int | None = None
     may_see: Callable[[Event], bool] | None = None
     """Whether the reader may see an event at all."""
+    requests: bool = False
+    """Whether the reader wants each request besides what was decided."""
+    records: bool = False
+    """Whether it wants the records in them."""
 
     def includes(self, event: Event) -> bool:
         """Whether the event is wanted; a fault hitting a request without batches concerns every reader."""
+        if isinstance(event, RequestSeen) and not self.requests:
+            return False
         subjects = event.subjects()
         is_wanted = not subjects or any(self._picks(subject) for subject in subjects)
         return is_wanted and (self.may_see is None or self.may_see(event))
@@ -53,7 +61,7 @@ class DecisionStream:
     """The queue of one reader."""
 
     __slots__ = (
-        *("_capacity", "_events", "_has_news", "_is_closed", "_lost"),
+        *("_capacity", "_events", "_has_news", "_is_closed", "_lost", "_record_bytes"),
         *("is_console", "selection"),
     )
 
@@ -70,6 +78,7 @@ class DecisionStream:
         self._capacity = capacity
         self._events: list[Event] = []
         self._lost = 0
+        self._record_bytes = 0
         self._has_news = asyncio.Event()
         self._is_closed = False
 
@@ -77,8 +86,11 @@ class DecisionStream:
         """Keeps the event if it is wanted and there is room; never waits."""
         if self._is_closed or not self.selection.includes(event):
             return
-        if len(self._events) < self._capacity and not self._lost:
+        has_room = len(self._events) < self._capacity and self._record_bytes < RECORD_BYTES_MAX
+        if has_room and not self._lost:
             self._events.append(event)
+            if isinstance(event, RequestSeen):
+                self._record_bytes += event.record_bytes
         else:
             self._lost += 1
         self._has_news.set()
@@ -89,7 +101,7 @@ class DecisionStream:
         if not self._events and not self._lost:
             return None
         waiting = Waiting(self._events, self._lost)
-        self._events, self._lost = [], 0
+        self._events, self._lost, self._record_bytes = [], 0, 0
         if not self._is_closed:
             self._has_news.clear()
         return waiting

@@ -16,6 +16,7 @@ from functools import partial
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Final
 
+from echoless.broker.decisions.requests_seen import request_seen
 from echoless.broker.handlers import api_versions
 from echoless.broker.handlers.apis import API_BY_KEY
 from echoless.broker.handlers.gate import admit
@@ -74,9 +75,12 @@ class KafkaDispatcher:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._decisions = services.produce.decisions
 
     def __call__(self, frame: Frame, peer: Peer) -> Dispatched:
         """Raises `DecodeError` or `CloseConnectionError` if the connection has to be closed."""
+        if self._decisions.wants_requests:
+            self._show(frame, peer)
         known: _KnownHead | None = peer.known_head
         if known is not None and not peer.order.imports.places:
             first, rest, end, size_max, read, served, prefix, api_key, version, client_id = known
@@ -97,6 +101,19 @@ class KafkaDispatcher:
                     return (pack(header_size + len(outcome), correlation_id) + outcome,)
                 return self._framed(served, request, outcome)
         return self._read_head(frame, peer)
+
+    def _show(self, frame: Frame, peer: Peer) -> None:
+        """Shows the request to those who record requests."""
+        services, decisions = self._services, self._decisions
+        seen = request_seen(
+            frame,
+            peer,
+            API_BY_KEY,
+            services.registry.topics_by_id,
+            with_records=decisions.wants_records,
+        )
+        if seen is not None:
+            decisions.record_request(seen, services.clock.wall_ms())
 
     def _read_head(self, frame: Frame, peer: Peer) -> Dispatched:
         """Does the same for a request that begins in another way than the last one."""

@@ -185,16 +185,20 @@ class TransactionalSession:
             *(self.transactional_id, "commit", code), may_be_committed=self._may_be_committed
         )
 
-    async def abort(self) -> None:
-        """Aborts, and takes a new epoch. Raises `TransactionError`."""
+    async def abort(self, *, keeps_epoch: bool = False) -> None:
+        """Aborts, and takes a new epoch, unless `keeps_epoch` in the first generation. Raises `TransactionError`."""
         answer = await self._end(is_commit=False)
         code = answer.error_code
         if code.value and code.value not in _NOT_COMMITTED:
             raise refusal(self.transactional_id, "abort", code)
-        if code.value or not self.raises_epoch:
-            await self._initialise(self.identity)
-        else:
+        if code.value or not (self.raises_epoch or keeps_epoch):
+            await self.renew()
+        elif self.raises_epoch:
             self._take_identity(answer)
+
+    async def renew(self) -> None:
+        """Takes a new epoch: what was sent under the old one and is late is fenced. Raises `TransactionError`."""
+        await self._initialise(self.identity)
 
     async def _end(self, *, is_commit: bool) -> Any:
         fields = {

@@ -13,9 +13,12 @@ import pytest
 
 from echoless.broker.authentication.admin_tokens import Tokens
 from echoless.broker.config.names import AllowFaults, Authorizer
+from echoless.broker.decisions.events import RequestSeen, SeenBatch
 from echoless.broker.metadata.topic import NewTopic
 from echoless.coordinators.groups.answers import CommittedOffset, ListedGroup
 from echoless.protocol.acl import AclOperation, ResourceType
+from echoless.protocol.record_batch import HEADER_SIZE, read_header
+from echoless.protocol.records import Record, build_batch
 from echoless.storage.scrub import Damage
 from tests.broker.admin.decider import Decider
 from tests.broker.admin.raw_http import Answer, ask
@@ -184,6 +187,58 @@ async def test_a_change_needs_alter_on_the_cluster(
     await acls.allow(AclOperation.ALTER)
     answer = await ask(admin_address, "POST /faults HTTP/1.1", *head, body=RULE)
     assert answer.status == HTTPStatus.CREATED
+
+
+async def test_records_of_requests_need_alter_on_the_cluster_and_read_on_their_topic(
+    running: Running, admin_address: str, acls: AclEditor
+) -> None:
+    """Requests need Describe on their topics; whoever may not read a topic gets them without their records."""
+    path = "/decisions?follow=true&requests=true&records=true"
+    await acls.allow(AclOperation.DESCRIBE)
+    answer = await get(admin_address, path)
+    assert answer.status == HTTPStatus.FORBIDDEN
+    assert "Alter on the cluster" in answer.document["error"]
+    await acls.allow(AclOperation.ALTER)
+    await acls.allow(AclOperation.DESCRIBE, "t")
+    await acls.allow(AclOperation.READ, "u")
+    url = f"http://{admin_address}{path}"
+    async with aiohttp.ClientSession() as session, session.get(url) as stream:
+        for topic, is_shown in (("t", False), ("u", True), ("secret", None)):
+            running.broker.decisions.record_request(_request(topic, large=False), 0)
+            running.broker.decisions.record_request(_request(topic, large=True), 0)
+            if is_shown is None:
+                continue
+            for _ in range(2):
+                shown = json.loads(await stream.content.readline())
+                assert shown["event"] == "request"
+                (batch,) = shown["batches"]
+                assert batch["topic"] == topic
+                assert (batch["records"] is not None) is is_shown
+
+
+def _request(topic: str, *, large: bool) -> RequestSeen:
+    batch = build_batch([Record(0, 0, None, bytes(40_000 if large else 40))], producer_id=7)
+    seen = SeenBatch(topic, 0, read_header(batch), batch[HEADER_SIZE:])
+    return RequestSeen(
+        *(0, 0, "produce", 9, len(batch), "c", "127.0.0.1:9", "User:a", 1, 1, None, -1, (seen,))
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("requests=true", "takes follow=true"),
+        ("follow=true&records=true", "takes requests=true"),
+        ("follow=true&requests=true&brokers=all", "ask each broker"),
+        ("follow=true&requests=maybe", "takes true or false"),
+    ],
+)
+async def test_what_cannot_be_followed_is_refused_with_the_remedy(
+    admin_address: str, query: str, said: str
+) -> None:
+    answer = await get(admin_address, f"/decisions?{query}")
+    assert answer.status == HTTPStatus.BAD_REQUEST
+    assert said in answer.document["error"]
 
 
 async def test_a_token_has_the_rights_of_its_principal(

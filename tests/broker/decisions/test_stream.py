@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from echoless.broker.decisions.events import FaultedBatch, FaultHit
-from echoless.broker.decisions.stream import EVERYTHING, DecisionStream, Selection
+from echoless.broker.decisions.events import FaultedBatch, FaultHit, RequestSeen, SeenBatch
+from echoless.broker.decisions.stream import (
+    EVERYTHING,
+    RECORD_BYTES_MAX,
+    DecisionStream,
+    Selection,
+)
+from echoless.protocol.record_batch import read_header
+from echoless.protocol.records import Record, build_batch
 
 
 def _hit(number: int, *batches: tuple[int, str, int]) -> FaultHit:
@@ -82,3 +89,34 @@ async def test_unwanted_events_take_no_room() -> None:
     waiting = await stream.take()
     assert waiting is not None
     assert ([event.number for event in waiting.events], waiting.lost) == ([2], 0)
+
+
+def _request(number: int, records: bytes) -> RequestSeen:
+    header = read_header(build_batch([Record(0, 0, None, b"value")], producer_id=7))
+    batches = (SeenBatch("orders", 0, header, records),)
+    return RequestSeen(
+        number, 0, "produce", 9, 100, None, "?", "User:a", 1, number, None, -1, batches
+    )
+
+
+async def test_requests_are_for_those_who_ask_for_them() -> None:
+    """Everyone else is shown decisions only; the other filters hold for requests, too."""
+    request = _request(1, b"")
+    assert not EVERYTHING.includes(request)
+    assert Selection(producer_id=7, requests=True).includes(request)
+    assert not Selection(producer_id=8, requests=True).includes(request)
+
+
+async def test_records_in_the_queue_are_bounded() -> None:
+    """By their bytes; what is lost is counted, and a reader that has caught up gets everything again."""
+    stream = DecisionStream(Selection(requests=True, records=True))
+    half = bytes(RECORD_BYTES_MAX // 2)
+    for number in range(4):
+        stream.offer(_request(number, half))
+    waiting = await stream.take()
+    assert waiting is not None
+    assert (len(waiting.events), waiting.lost) == (2, 2)
+    stream.offer(_request(4, half))
+    waiting = await stream.take()
+    assert waiting is not None
+    assert (len(waiting.events), waiting.lost) == (1, 0)

@@ -1,0 +1,98 @@
+"""A client's request as an event: read before it is handled, while someone records requests.
+
+Only Produce is read further, for its batches. Nothing is kept of the bodies of other requests, which may have secrets.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from echoless.broker.decisions.events import RequestSeen, SeenBatch
+from echoless.broker.network.request import Peer
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.framing import Frame
+from echoless.protocol.headers import read_request_header, skip_tagged_fields
+from echoless.protocol.produce_request import (
+    FLEXIBLE_FROM,
+    ProduceRequest,
+    decode_produce_request,
+)
+from echoless.protocol.record_batch import HEADER_SIZE, read_header
+
+if TYPE_CHECKING:
+    from echoless.broker.metadata.topic import Topic
+    from echoless.protocol.registry import Api
+
+CLIENT_ID_MAX: Final = 255
+_PRODUCE: Final = 0
+
+
+def request_seen(
+    frame: Frame,
+    peer: Peer,
+    apis: Mapping[int, Api],
+    topics: Mapping[uuid.UUID, Topic],
+    *,
+    with_records: bool,
+) -> RequestSeen | None:
+    """The event, without its number and time; None for bytes that are no request of an API, which the dispatcher refuses.
+
+    `with_records`: with a copy of each batch's records. `topics` are those that a request may name by id.
+    """
+    try:
+        header = read_request_header(frame)
+    except DecodeError:
+        return None
+    api = apis.get(header.api_key)
+    if api is None:
+        return None
+    transactional_id, acks = None, None
+    batches: tuple[SeenBatch, ...] = ()
+    if header.api_key == _PRODUCE and api.serves(header.api_version):
+        produce = _read(header.api_version, frame, header.body_position)
+        if produce is not None:
+            transactional_id, acks = produce.transactional_id, produce.acks
+            batches = tuple(_batches(produce, topics, with_records=with_records))
+    client_id = header.client_id
+    return RequestSeen(
+        number=0,
+        time_ms=0,
+        api=api.name,
+        version=header.api_version,
+        size_bytes=len(frame),
+        client_id=None if client_id is None else client_id[:CLIENT_ID_MAX],
+        address=peer.address,
+        principal=peer.principal,
+        connection_id=peer.connection_id,
+        correlation_id=header.correlation_id,
+        transactional_id=transactional_id,
+        acks=acks,
+        batches=batches,
+    )
+
+
+def _read(version: int, frame: Frame, position: int) -> ProduceRequest | None:
+    """The request; None if the dispatcher refuses it."""
+    try:
+        if version >= FLEXIBLE_FROM:
+            position = skip_tagged_fields(frame, position)
+        return decode_produce_request(version, frame, position)
+    except DecodeError:
+        return None
+
+
+def _batches(
+    produce: ProduceRequest, topics: Mapping[uuid.UUID, Topic], *, with_records: bool
+) -> Iterator[SeenBatch]:
+    for topic in produce.topics:
+        name = topic.topic
+        if isinstance(name, uuid.UUID):
+            known = topics.get(name)
+            name = str(name) if known is None else known.name
+        for partition, records in topic.partitions:
+            if records is None or len(records) < HEADER_SIZE:
+                continue
+            kept = bytes(records[HEADER_SIZE:]) if with_records else None
+            yield SeenBatch(name, partition, read_header(records), kept)

@@ -1,0 +1,1 @@
+"""Recordings of what clients did: written by `echoless record`, played again by `echoless replay`."""
