@@ -72,6 +72,8 @@ DOORS: Final[Mapping[str, str]] = {
     "cli/main.py": "serve, which starts without what all other commands need, and those commands",
     "cli/faults.py": _COMMAND,
     "cli/produce.py": _COMMAND,
+    "cli/record.py": _COMMAND,
+    "cli/replay.py": _COMMAND,
     "cli/scenario.py": _COMMAND,
     "cli/trace.py": _COMMAND,
     "cli/users.py": _COMMAND,
