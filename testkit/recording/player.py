@@ -32,9 +32,9 @@ from echoless.testkit.recording.batches import batch_for
 from echoless.testkit.recording.file import RecordingError
 from echoless.testkit.recording.steps import (
     PlayableBatch,
+    PlayableEnd,
+    PlayableSession,
     PlayableStep,
-    SessionBegun,
-    TransactionEnded,
 )
 
 _TIMEOUT_S: Final = 30.0
@@ -90,7 +90,7 @@ class _Row:
 class _Session:
     """The session of a transactional id in this cluster, in the place of one in the recording."""
 
-    def __init__(self, cluster: Cluster, begun: SessionBegun, settings: Settings) -> None:
+    def __init__(self, cluster: Cluster, begun: PlayableSession, settings: Settings) -> None:
         self.begun = begun
         self.session = TransactionalSession(cluster, begun.transactional_id, settings)
         self.added: set[tuple[str, int]] = set()
@@ -190,10 +190,10 @@ class Player:
 
     # --- transactions ---
 
-    async def _play_transaction(self, step: SessionBegun | TransactionEnded) -> None:
+    async def _play_transaction(self, step: PlayableSession | PlayableEnd) -> None:
         name = step.transactional_id
         try:
-            if isinstance(step, SessionBegun):
+            if isinstance(step, PlayableSession):
                 await self._begin(step)
             elif (session := self._sessions.get(name)) is None:
                 return  # of a transaction from before the recording
@@ -204,7 +204,7 @@ class Player:
         except TransactionError as error:
             self.failures.append(str(error))
 
-    async def _begin(self, begun: SessionBegun) -> _Session:
+    async def _begin(self, begun: PlayableSession) -> _Session:
         session = _Session(self._cluster, begun, self._settings)
         await session.begin()
         self._sessions[begun.transactional_id] = session
@@ -219,7 +219,7 @@ class Player:
         session = self._sessions.get(name)
         if session is None:  # it was begun before the recording
             raises_epoch = False
-            session = await self._begin(SessionBegun(0, name, batch.producer, raises_epoch))
+            session = await self._begin(PlayableSession(0, name, batch.producer, raises_epoch))
         identity = self._identities.setdefault(batch.producer, session.session.identity)
         if identity != session.session.identity:  # of an earlier instance, or a late one
             return identity, _first_generation(name)

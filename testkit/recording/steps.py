@@ -42,7 +42,7 @@ class PlayableBatch(NamedTuple):
         return self.fields["producer_id"], self.fields["producer_epoch"]
 
 
-class SessionBegun(NamedTuple):
+class PlayableSession(NamedTuple):
     """A session of a transactional id, of a new instance of its client or in a new epoch of the same one."""
 
     time_ms: int
@@ -52,7 +52,7 @@ class SessionBegun(NamedTuple):
     """Whether each end raises the epoch: the second generation of the protocol (KIP-890)."""
 
 
-class TransactionEnded(NamedTuple):
+class PlayableEnd(NamedTuple):
     """The end of a transaction, as its producer wanted it, or by its coordinator."""
 
     time_ms: int
@@ -61,7 +61,7 @@ class TransactionEnded(NamedTuple):
     is_timed_out: bool
 
 
-PlayableStep = PlayableBatch | SessionBegun | TransactionEnded
+PlayableStep = PlayableBatch | PlayableSession | PlayableEnd
 
 
 @dataclass
@@ -140,15 +140,15 @@ def _second_generation(events: Sequence[Event]) -> set[str]:
 
 def _transaction_step(
     event: Event, second: Collection[str], left_out: LeftOut
-) -> Iterator[SessionBegun | TransactionEnded]:
+) -> Iterator[PlayableSession | PlayableEnd]:
     name, time_ms = event["transactional_id"], event["time_ms"]
     match event["step"]:
         case "session":
             producer = event["producer_id"], event["producer_epoch"]
-            yield SessionBegun(time_ms, name, producer, name in second)
+            yield PlayableSession(time_ms, name, producer, name in second)
         case "commit" | "abort" as end:
-            yield TransactionEnded(time_ms, name, end == "commit", is_timed_out=False)
+            yield PlayableEnd(time_ms, name, end == "commit", is_timed_out=False)
         case "time_out":
-            yield TransactionEnded(time_ms, name, is_commit=False, is_timed_out=True)
+            yield PlayableEnd(time_ms, name, is_commit=False, is_timed_out=True)
         case "offsets":
             left_out.offsets += 1

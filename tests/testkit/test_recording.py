@@ -22,8 +22,8 @@ from echoless.testkit.recording.file import FORMAT, RecordingError, RecordingFil
 from echoless.testkit.recording.steps import (
     LeftOut,
     PlayableBatch,
-    SessionBegun,
-    TransactionEnded,
+    PlayableEnd,
+    PlayableSession,
     steps_of,
 )
 from echoless.testkit.scripted_producer import ScriptedBatch, ScriptedProducer
@@ -280,11 +280,11 @@ def test_transactions_of_both_generations_are_told_apart() -> None:
         _event("transaction", 7, step="time_out", connection_id=0, **new),
     ]
     assert list(steps_of(events, LeftOut())) == [
-        SessionBegun(1, "old", (7, 2), raises_epoch=False),
-        SessionBegun(2, "new", (7, 2), raises_epoch=True),
-        TransactionEnded(4, "old", is_commit=True, is_timed_out=False),
-        TransactionEnded(6, "new", is_commit=False, is_timed_out=False),
-        TransactionEnded(7, "new", is_commit=False, is_timed_out=True),
+        PlayableSession(1, "old", (7, 2), raises_epoch=False),
+        PlayableSession(2, "new", (7, 2), raises_epoch=True),
+        PlayableEnd(4, "old", is_commit=True, is_timed_out=False),
+        PlayableEnd(6, "new", is_commit=False, is_timed_out=False),
+        PlayableEnd(7, "new", is_commit=False, is_timed_out=True),
     ]
 
 

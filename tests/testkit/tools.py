@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Final
+
 from echoless.testkit.clients.build import Build, BuildError
 from echoless.testkit.clients.programs import FURTHER, PROGRAMS, Program
 from echoless.testkit.zookeeper_process import has_jars
-from tests.support.tool import Tool, ToolError
+from tests.support.tool import Tool, ToolError, run
+
+_JUNIT: Final = "1.11.4"
 
 
 def _driver(build: Build) -> Tool:
@@ -24,6 +29,20 @@ def _driver(build: Build) -> Tool:
     )
 
 
+JUNIT_JAR: Final = (
+    Path(__file__).parents[2]
+    / ".cache"
+    / "junit"
+    / f"junit-platform-console-standalone-{_JUNIT}.jar"
+)
+
+
+def _fetch_junit() -> None:
+    artifact = f"org.junit.platform:junit-platform-console-standalone:{_JUNIT}"
+    where = f"-DoutputDirectory={JUNIT_JAR.parent.resolve()}"
+    run(["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={artifact}", where])
+
+
 def _no_jars() -> None:
     raise ToolError("they come with PySpark: pip install 'echoless[spark]'")
 
@@ -40,7 +59,14 @@ ZOOKEEPER = Tool(
     needs=("java",),
 )
 """ZooKeeper's jars in PySpark, which `echoless.testkit.scenarios` starts."""
-TOOLS = (*_DRIVERS, *_FURTHER, ZOOKEEPER)
+_JUNIT_TOOL = Tool(
+    name="junit",
+    used_by="the example in Java of docs/testing.md",
+    is_present=JUNIT_JAR.exists,
+    prepare=_fetch_junit,
+    needs=("java", "mvn"),
+)
+TOOLS = (*_DRIVERS, *_FURTHER, ZOOKEEPER, _JUNIT_TOOL)
 
 
 def tool_of(program: Program) -> tuple[str, ...]:
