@@ -129,25 +129,27 @@ class MissingMarkers:
     def __len__(self) -> int:
         return self._count
 
-    def add(self, pending: PendingMarker) -> None:
-        """Adds one that was not missing."""
-        name = pending.partition.topic
-        found = self._by_topic.get(name)
-        if found is None:
-            found = self._by_topic[name] = {}
-        found[pending] = None
-        self._count += 1
+    def add(self, several: Sequence[PendingMarker]) -> None:
+        """Adds some that were not missing."""
+        for pending in several:
+            name = pending.partition.topic
+            found = self._by_topic.get(name)
+            if found is None:
+                found = self._by_topic[name] = {}
+            found[pending] = None
+        self._count += len(several)
 
-    def remove(self, pending: PendingMarker) -> None:
-        """Removes one, if it is still missing."""
-        name = pending.partition.topic
-        found = self._by_topic.get(name)
-        if found is None or pending not in found:
-            return
-        del found[pending]
-        self._count -= 1
-        if not found:
-            del self._by_topic[name]
+    def remove(self, several: Sequence[PendingMarker]) -> None:
+        """Removes those that are still missing."""
+        for pending in several:
+            name = pending.partition.topic
+            found = self._by_topic.get(name)
+            if found is None or pending not in found:
+                continue
+            del found[pending]
+            self._count -= 1
+            if not found:
+                del self._by_topic[name]
 
     def of_topic(self, name: str) -> list[PendingMarker]:
         """The markers for partitions of a topic."""
