@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from echoless.broker.decisions.events import (
     APPEND,
@@ -51,6 +51,18 @@ PRODUCERS_MAX: Final = 10_000
 CLIENT_ID_MAX: Final = 255
 """Characters of a client id that are kept: requests have room for 32 KB."""
 
+
+class Note(Protocol):
+    """`Decisions.record_transaction`."""
+
+    def __call__(
+        self, make: Callable[..., TransactionStep], *values: Any, is_large: bool = False
+    ) -> None: ...
+
+
+_RecordedStep = tuple[int, Callable[..., TransactionStep], tuple[Any, ...]]
+"""The number of a step, what makes it, and of what."""
+
 limited: Final = LimitedLog(logging.getLogger(__name__))
 
 
@@ -69,7 +81,7 @@ class Decisions:
         self._appended: deque[OutcomeFields | BatchDecision] = deque(maxlen=capacity)
         self._others: deque[BatchDecision] = deque(maxlen=capacity)
         self._faults: deque[FaultHit] = deque(maxlen=capacity)
-        self._transactions: deque[TransactionStep] = deque(maxlen=capacity)
+        self._transactions: deque[_RecordedStep] = deque(maxlen=capacity)
         self._latest: dict[int, OutcomeFields] = {}
         """The start of each producer's latest outcome, whatever became of the batch: who sent it, and where."""
         self._streams: tuple[DecisionStream, ...] = ()
@@ -150,14 +162,23 @@ class Decisions:
         self._faults.append(hit)
         self._tell(hit)
 
-    def record_transaction(self, step: TransactionStep) -> None:
-        """Keeps one step, numbered here in one sequence with the outcomes."""
+    def record_transaction(
+        self, make: Callable[..., TransactionStep], *values: Any, is_large: bool = False
+    ) -> None:
+        """Keeps the step that `make(*values)` returns, numbered here in one sequence with the outcomes.
+
+        It is made when someone looks at it, from values that do not change: hardly anyone does, and making the steps took 3 %
+        of a transaction. `is_large`: it is made now, because the values take much more memory than a step.
+        """
         self._number += 1
-        if step.client_id is not None and len(step.client_id) > CLIENT_ID_MAX:
-            step = step._replace(client_id=step.client_id[:CLIENT_ID_MAX])
-        step = TransactionStep(self._number, *step[1:])
-        self._transactions.append(step)
-        self._tell(step)
+        recorded: _RecordedStep = self._number, make, values
+        if is_large or self._streams:
+            step = _made(recorded)
+            recorded = self._number, _itself, (step,)
+            for stream in self._streams:
+                stream.offer(step)
+        self._offered += 1
+        self._transactions.append(recorded)
 
     def record_request(self, seen: RequestSeen, now_ms: int) -> None:
         """Shows a request to those who want requests, numbered here in one sequence with the outcomes; none is kept."""
@@ -180,7 +201,8 @@ class Decisions:
         self, count: int, selection: Selection = EVERYTHING
     ) -> list[TransactionStep]:
         """At most `count` steps of transactions, the newest first."""
-        return list(islice(filter(selection.includes, reversed(self._transactions)), count))
+        steps = map(_made, reversed(self._transactions))
+        return list(islice(filter(selection.includes, steps), count))
 
     def latest_events(self, count: int, selection: Selection = EVERYTHING) -> list[Event]:
         """At most `count` outcomes, steps of transactions and hits, the newest last."""
@@ -288,6 +310,18 @@ class Decisions:
         )
         _warn(divergent)
         return divergent
+
+
+def _itself(step: TransactionStep) -> TransactionStep:
+    return step
+
+
+def _made(recorded: _RecordedStep) -> TransactionStep:
+    number, make, values = recorded
+    step = make(*values)
+    if step.client_id is not None and len(step.client_id) > CLIENT_ID_MAX:
+        step = step._replace(client_id=step.client_id[:CLIENT_ID_MAX])
+    return step._replace(number=number)
 
 
 def window_of(partition: Partition, producer_id: int) -> Window:

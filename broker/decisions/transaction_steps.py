@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from echoless.broker.decisions.events import TransactionStep, TransactionStepName
 from echoless.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from echoless.protocol.native.transactions import TransactionMarker
     from echoless.protocol.state_records.transaction_records import TransactionPartition
 
 PARTITIONS_MAX: Final = 20
@@ -43,20 +44,24 @@ def new_step(
 
 
 def marker_step(
-    transactional_id: str,
-    identity: tuple[int, int],
-    places: Iterable[TransactionPartition],
+    marker: TransactionMarker,
+    places: Sequence[int],
     now_ms: int,
-    *,
-    is_commit: bool,
-    base_offset: int = -1,
-    error_code: ErrorCode = ErrorCode.NONE,
+    base_offset: int,
+    error_code: ErrorCode,
 ) -> TransactionStep:
-    """The step of some partitions' leader: markers, or the refusal of them. `base_offset`: of a marker that is alone."""
+    """The step of the leader of some of a marker's partitions: it is in, or refused.
+
+    `places`: their indexes in it. `base_offset`: of a marker that is alone, else -1.
+    """
     is_refused = error_code is not ErrorCode.NONE
     step = TransactionStepName.REFUSE if is_refused else TransactionStepName.MARKER
-    result = "commit" if is_commit else "abort"
-    made = new_step(now_ms, step, identity, places, result=result, error_code=error_code)
+    made = new_step(
+        *(now_ms, step, (marker.producer_id, marker.producer_epoch)),
+        [marker.partitions[place] for place in places],
+        result="commit" if marker.is_commit else "abort",
+        error_code=error_code,
+    )
     return made._replace(
-        transactional_id=transactional_id, base_offset=base_offset, api="write_markers"
+        transactional_id=marker.transactional_id, base_offset=base_offset, api="write_markers"
     )

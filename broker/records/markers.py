@@ -23,10 +23,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from echoless.broker.config.internal_topics import CONSUMER_OFFSETS
-from echoless.broker.decisions.transaction_steps import marker_step
+from echoless.broker.decisions.transaction_steps import PARTITIONS_MAX, marker_step
 from echoless.broker.network.turns import work_in_turns
 from echoless.broker.partitions.partition import Partition
 from echoless.broker.records.acknowledgement import AwaitedAcknowledgement, is_unacknowledged
@@ -68,6 +68,17 @@ _WRITTEN: Final = PartitionProduced(0, _NONE)
 _Outcome = ErrorCode | StoredBatch
 
 
+class _Built(NamedTuple):
+    """A marker with its batch, which is the same on all partitions: the leader stamps offset and epoch."""
+
+    marker: TransactionMarker
+    end: EndMarker
+    batch: bytes
+    header: BatchHeader
+    steady_ms: int
+    """When it was built, by the data directory's clock."""
+
+
 class MarkerWriter:
     """Writes the markers of one broker's partitions. Belongs to the event loop."""
 
@@ -99,7 +110,7 @@ class MarkerWriter:
                 fenced = ErrorCode.TRANSACTION_COORDINATOR_FENCED
                 outcomes.extend([fenced] * len(marker.partitions))
             else:
-                append = partial(self._append, marker, *self._built(marker))
+                append = partial(self._append, self._built(marker))
                 for first in range(0, len(marker.partitions), _APPENDED_AT_ONCE):
                     some = marker.partitions[first : first + _APPENDED_AT_ONCE]
                     outcomes.extend(map(append, some))
@@ -117,15 +128,8 @@ class MarkerWriter:
             if len(places) == 1 and isinstance(first, StoredBatch):
                 base_offset = first.next_offset - 1
             self._parts.decisions.record_transaction(
-                marker_step(
-                    marker.transactional_id,
-                    (marker.producer_id, marker.producer_epoch),
-                    [marker.partitions[place] for place in places],
-                    self._parts.clock.wall_ms(),
-                    is_commit=marker.is_commit,
-                    base_offset=base_offset,
-                    error_code=code,
-                )
+                *(marker_step, marker, places, self._parts.clock.wall_ms(), base_offset, code),
+                is_large=len(marker.partitions) > PARTITIONS_MAX,
             )
 
     def _is_outdated(self, marker: TransactionMarker) -> bool:
@@ -134,28 +138,21 @@ class MarkerWriter:
         state = None if topic is None else topic.states.get(marker.state_partition)
         return state is not None and marker.coordinator_epoch < state.leader_epoch
 
-    def _built(self, marker: TransactionMarker) -> tuple[EndMarker, bytes, BatchHeader]:
-        """The marker with its batch, which is the same on all partitions: the leader stamps offset and epoch."""
+    def _built(self, marker: TransactionMarker) -> _Built:
         kind = MarkerType.COMMIT if marker.is_commit else MarkerType.ABORT
         end = EndMarker(kind, marker.coordinator_epoch, marker.number)
         now_ms = self._parts.clock.wall_ms()
         batch = build_marker(end, marker.producer_id, marker.producer_epoch, now_ms)
-        return end, batch, read_header(batch)
+        return _Built(marker, end, batch, read_header(batch), self._parts.clock.steady_ms())
 
-    def _append(
-        self,
-        marker: TransactionMarker,
-        end: EndMarker,
-        batch: bytes,
-        header: BatchHeader,
-        wanted: TransactionPartition,
-    ) -> _Outcome:
+    def _append(self, built: _Built, wanted: TransactionPartition) -> _Outcome:
         parts = self._parts
+        marker, end, batch, header, steady_ms = built
         try:
             partition = parts.find(_key_of(wanted), wanted.partition)
             if end.number == NO_NUMBER and _is_of_earlier(marker, partition):
                 return ErrorCode.INVALID_PRODUCER_EPOCH
-            steady_ms, now_ms = parts.clock.steady_ms(), header.max_timestamp
+            now_ms = header.max_timestamp
             result = partition.append_for_coordinator(batch, header, steady_ms, now_ms, end)
         except KafkaError as error:
             return error.code

@@ -39,13 +39,31 @@ _WHY: Final = {
 }
 
 
+def begins(asked: AddPartitions, value: TransactionValue | None) -> bool:
+    """Whether a request that was granted has begun its transaction; `value`: the last committed record of the id."""
+    return value is not None and value.partitions == asked.partitions
+
+
+def added_step(
+    transactional_id: str,
+    asked: AddPartitions,
+    answer: TransactionAnswer,
+    now_ms: int,
+    is_first: bool,
+) -> TransactionStep:
+    """The step that a leader's question was."""
+    step = named_step(asked, answer, now_ms, is_first=is_first)
+    return step._replace(transactional_id=transactional_id, api="add_or_verify")
+
+
 def named_step(
     asked: InitTransactionalId | AddPartitions | EndTransaction,
     answer: TransactionAnswer,
-    value: TransactionValue | None,
     now_ms: int,
+    *,
+    is_first: bool,
 ) -> TransactionStep:
-    """The step that a request was, without who has sent it. `value`: the last committed record of the id."""
+    """The step that a request was, without who has sent it. `is_first`: it adds the first partitions."""
     identity, result, reason = (asked.producer_id, asked.producer_epoch), "", ""
     places: Iterable[TransactionPartition] = ()
     if isinstance(asked, InitTransactionalId):
@@ -54,7 +72,6 @@ def named_step(
             identity = answer.producer_id, answer.producer_epoch
     elif isinstance(asked, AddPartitions):
         places = asked.partitions
-        is_first = value is not None and value.partitions == asked.partitions
         step = TransactionStepName.BEGIN if is_first else TransactionStepName.ADD
     else:
         step = TransactionStepName.COMMIT if asked.is_commit else TransactionStepName.ABORT
@@ -68,24 +85,26 @@ def named_step(
     )
 
 
+def is_own_step(before: TransactionValue, after: TransactionValue) -> bool:
+    """Whether a coordinator has taken a step by itself, when the record `after` is committed."""
+    if after.status.is_prepared:
+        return after.ended is not None and after.ended.end in _BY_ITSELF
+    return after.status.is_complete and before.status.is_prepared
+
+
 def own_step(
-    transactional_id: str, before: TransactionValue | None, after: TransactionValue, now_ms: int
-) -> TransactionStep | None:
-    """The step that a coordinator has taken by itself, when a record is committed; None for others."""
+    transactional_id: str, before: TransactionValue, after: TransactionValue, now_ms: int
+) -> TransactionStep:
+    """The step that it has taken."""
     identity = after.producer_id, after.producer_epoch
     if after.status.is_prepared:
-        step = None if after.ended is None else _BY_ITSELF.get(after.ended.end)
-        if step is None:
-            return None
+        assert after.ended is not None, "someone has ended it"
+        step = _BY_ITSELF[after.ended.end]
         made = new_step(now_ms, step, identity, after.partitions, result="abort", reason=_WHY[step])
-        return made._replace(transactional_id=transactional_id)
-    if not after.status.is_complete or before is None or not before.status.is_prepared:
-        return None
-    is_commit = after.status is TransactionStatus.COMPLETE_COMMIT
-    result = "commit" if is_commit else "abort"
-    made = new_step(
-        now_ms, TransactionStepName.COMPLETE, identity, before.partitions, result=result
-    )
+    else:
+        is_commit = after.status is TransactionStatus.COMPLETE_COMMIT
+        step, result = TransactionStepName.COMPLETE, "commit" if is_commit else "abort"
+        made = new_step(now_ms, step, identity, before.partitions, result=result)
     return made._replace(transactional_id=transactional_id)
 
 

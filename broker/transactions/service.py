@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from echoless.broker.config.loading import Config
+from echoless.broker.decisions.transaction_steps import PARTITIONS_MAX
 from echoless.broker.metadata.topic import TopicChanged, TopicDeleted, TopicEvent
 from echoless.broker.network.turns import work_in_turns
 from echoless.broker.partitions.partition import Partition
@@ -18,7 +19,7 @@ from echoless.broker.state_topics.topic import StateTopic
 from echoless.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from echoless.broker.decisions.events import TransactionStep
+    from echoless.broker.decisions.decisions import Note
     from echoless.broker.state_topics.append_parts import AppendParts
     from echoless.broker.state_topics.held_requests import Answered
     from echoless.broker.transactions.coordinator_door import CoordinatorDoor
@@ -51,13 +52,13 @@ class TransactionService(Shards["TransactionShard"]):
         new_sender: Callable[[], MarkerSender],
         new_door: Callable[[], CoordinatorDoor],
         version: Callable[[], int],
-        note: Callable[[TransactionStep], None],
+        note: Note,
     ) -> None:
         """`newest_connection`: a number above those of all connections so far; `version`: the generation that all brokers serve.
 
         `next_producer_id` raises `KafkaError` or `ProducerIdBlockError` if there is none. `new_sender` is called with the first shard,
-        `new_door` with the first batch of a transaction on a partition of this broker, `note` with each step of a transaction
-        that no client's request has asked for.
+        `new_door` with the first batch of a transaction on a partition of this broker, `note` with what makes each step of a
+        transaction that no client's request has asked for (`Decisions.record_transaction`).
         """
         super().__init__(topic)
         self._config = config
@@ -77,15 +78,13 @@ class TransactionService(Shards["TransactionShard"]):
         self, transactional_id: str, request: TransactionRequest
     ) -> Answered[TransactionAnswer]:
         """Has the id's coordinator process the request. Raises `CloseConnectionError`, now or when the answer is awaited."""
+        shard = self.shard_of(transactional_id) if transactional_id else None
+        if shard is not None:
+            return shard.ask_about(transactional_id, request)
         from echoless.coordinators.transactions.answers import TransactionAnswer
-        from echoless.coordinators.transactions.coordinator import IdRequest
 
-        if not transactional_id:
-            return TransactionAnswer(ErrorCode.INVALID_REQUEST)
-        shard = self.shard_of(transactional_id)
-        if shard is None:
-            return TransactionAnswer(ErrorCode.NOT_COORDINATOR)
-        return shard.ask(IdRequest(transactional_id, request))
+        refused = ErrorCode.NOT_COORDINATOR if transactional_id else ErrorCode.INVALID_REQUEST
+        return TransactionAnswer(refused)
 
     async def answer(self, ask: TransactionAsk) -> TransactionAnswered:
         """Answers a leader, of this broker or of another: adds partitions to a transaction, or looks at it."""
@@ -102,12 +101,14 @@ class TransactionService(Shards["TransactionShard"]):
     def _note_added(
         self, transactional_id: str, request: AddPartitions, answer: TransactionAnswer
     ) -> None:
-        from echoless.broker.transactions.noted import named_step
+        from echoless.broker.transactions.noted import added_step, begins
 
         state = self.look_at(transactional_id)
-        value = None if isinstance(state, ErrorCode) else state.value
-        step = named_step(request, answer, value, self._appends.wall_ms())
-        self._note(step._replace(transactional_id=transactional_id, api="add_or_verify"))
+        is_first = not isinstance(state, ErrorCode) and begins(request, state.value)
+        self._note(
+            *(added_step, transactional_id, request, answer, self._appends.wall_ms(), is_first),
+            is_large=len(request.partitions) > PARTITIONS_MAX,
+        )
 
     def look_for_leader(self, ask: TransactionAsk) -> TransactionAnswered | None:
         """Answers a leader that adds nothing, as `answer` would; None if it has to wait, or is not for this broker."""

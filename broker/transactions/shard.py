@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from echoless.broker.decisions.transaction_steps import PARTITIONS_MAX
 from echoless.broker.limited_log import LimitedLog
 from echoless.broker.metadata.producer_id_block import ProducerIdBlockError
 from echoless.broker.network.request import CloseConnectionError
@@ -16,7 +17,7 @@ from echoless.broker.state_topics.shard import Shard
 from echoless.broker.state_topics.shard_state import ShardState
 from echoless.broker.transactions.leaders_question import answered_to_leader
 from echoless.broker.transactions.marker_queue import MarkerSource
-from echoless.broker.transactions.noted import overtaken_step, own_step
+from echoless.broker.transactions.noted import is_own_step, overtaken_step, own_step
 from echoless.coordinators.events import AppendCommitted
 from echoless.coordinators.transactions.answers import TransactionAnswer
 from echoless.coordinators.transactions.coordinator import (
@@ -40,8 +41,10 @@ from echoless.protocol.errors import ErrorCode, KafkaError
 from echoless.protocol.native.transactions import TransactionAnswered, TransactionAsk
 
 if TYPE_CHECKING:
-    from echoless.broker.decisions.events import TransactionStep
+    from echoless.broker.decisions.decisions import Note
+    from echoless.broker.state_topics.held_requests import Answered
     from echoless.broker.transactions.marker_sender import MarkerSender
+    from echoless.coordinators.transactions.requests import TransactionRequest
 
 limited: Final = LimitedLog(logging.getLogger(__name__))
 
@@ -62,7 +65,7 @@ class TransactionShardParts(NamedTuple):
     next_producer_id: Callable[[], Awaitable[int]]
     """Raises `KafkaError` while there is none, `ProducerIdBlockError` if there will never be one."""
     markers: MarkerSender
-    note: Callable[[TransactionStep], None]
+    note: Note
     """Notes what a coordinator does by itself."""
 
 
@@ -112,10 +115,11 @@ class TransactionShard(Shard["TransactionCoordinator", IdRequest, TransactionAns
         before = coordinator[name]
         super().step(event)
         after = coordinator[name]
-        if after is not None and after is not before:
-            noted = own_step(name, before, after, self.parts.wall_ms())
-            if noted is not None:
-                self._shared.note(noted)
+        if before is None or after is None or after is before:
+            return
+        if is_own_step(before, after):
+            now_ms, is_large = self.parts.wall_ms(), len(before.partitions) > PARTITIONS_MAX
+            self._shared.note(own_step, name, before, after, now_ms, is_large=is_large)
 
     def perform_own(self, effect: SendIdMarkers | CloseConnection | NeedProducerIds) -> None:
         match effect:
@@ -127,10 +131,17 @@ class TransactionShard(Shard["TransactionCoordinator", IdRequest, TransactionAns
             case CloseConnection(reply_id):
                 awaited = self._replies.take(reply_id)
                 if awaited is not None:
-                    self._shared.note(overtaken_step(awaited.request, self.parts.wall_ms()))
+                    now_ms = self.parts.wall_ms()
+                    self._shared.note(overtaken_step, awaited.request, now_ms, is_large=True)
                     awaited.fail(_overtaken(awaited.request))
             case NeedProducerIds(wanted):
                 self.begin(self._supply(wanted), "getting producer ids")
+
+    def ask_about(
+        self, transactional_id: str, request: TransactionRequest
+    ) -> Answered[TransactionAnswer]:
+        """Has the coordinator process a request about an id; see `ask`."""
+        return self.ask(IdRequest(transactional_id, request))
 
     def look_for_leader(self, ask: TransactionAsk) -> TransactionAnswered | None:
         """Answers a leader that adds nothing; None if it has to wait."""

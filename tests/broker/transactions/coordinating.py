@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -58,6 +58,12 @@ class Coordinating:
         """The steps that coordinators have taken by themselves, or for leaders."""
         self.service = self.new_service()
 
+    def _note(
+        self, make: Callable[..., TransactionStep], *values: Any, is_large: bool = False
+    ) -> None:
+        del is_large
+        self.steps.append(make(*values))
+
     def new_service(self) -> TransactionService:
         topic: Any = SimpleNamespace(name=TRANSACTION_STATE, partition_count=PARTITIONS)
         leaders: Any = self.leaders
@@ -77,7 +83,7 @@ class Coordinating:
             new_sender=lambda: MarkerSender(leaders, self.door),
             new_door=self._no_door,
             version=lambda: 2,
-            note=self.steps.append,
+            note=self._note,
         )
 
     def _no_door(self) -> CoordinatorDoor:
