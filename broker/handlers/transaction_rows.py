@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.state_records.transaction_records import (
+    NO_TOPIC_ID,
     TransactionPartition,
     TransactionStatus,
 )
@@ -51,11 +52,10 @@ def located(topics: Iterable[Any], services: Services) -> list[tuple[str, int, A
     for topic in topics:
         name = topic.name
         its = known.get(name)
+        topic_id = NO_TOPIC_ID if its is None else its.topic_id.bytes  # once: it takes 0.2 us
         for index in topic.partitions:
             exists = its is not None and index in its.assignment
-            place = (
-                TransactionPartition(name, index, its.topic_id.bytes) if exists and its else None
-            )
+            place = TransactionPartition(name, index, topic_id) if exists else None
             found.append((name, index, place))
     return found
 

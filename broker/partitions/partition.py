@@ -273,7 +273,6 @@ class Partition:
         assert isinstance(result, Appended), "a batch without a producer is never refused"
         return result.last_offset + 1
 
-    @changes_state
     def append_for_coordinator(
         self,
         batch: Buffer,
@@ -286,26 +285,30 @@ class Partition:
 
         Raises as `append_state` does.
         """
-        self.check_leader()
-        self.check_in_sync()
-        if not self._fencing.takes_records:
-            raise KafkaError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is about to have another leader"
+        try:  # as `changes_state`, without a call for each marker
+            self.check_leader()
+            self.check_in_sync()
+            if not self._fencing.takes_records:
+                raise KafkaError(  # noqa: TRY301
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is about to have another leader"
+                )
+            epoch = self.leader_epoch
+            result = self.log.append(
+                batch, header, epoch, now_ms, log_append_ms, origin=_COORDINATOR, marker=marker
             )
-        epoch = self.leader_epoch
-        result = self.log.append(
-            batch, header, epoch, now_ms, log_append_ms, origin=_COORDINATOR, marker=marker
-        )
-        if type(result) is Appended:
-            self._on_dirty(self)
-            if self.waiters.append:
-                self.waiters.append.wake()
-            if not self._flushes_before_commit:
-                self.advance_high_watermark()
-            if self.marker_listener is not None:
-                ended = marker or marker_in(header, batch)
-                if ended is not None:
-                    self.marker_listener(header, ended, result.last_offset)
+            if type(result) is Appended:
+                self._on_dirty(self)
+                if self.waiters.append:
+                    self.waiters.append.wake()
+                if not self._flushes_before_commit:
+                    self.advance_high_watermark()
+                if self.marker_listener is not None:
+                    ended = marker or marker_in(header, batch)
+                    if ended is not None:
+                        self.marker_listener(header, ended, result.last_offset)
+        except Exception as error:
+            check_outcome(Partition.append_for_coordinator, error)
+            raise
         return result
 
     def _be_patient(self) -> None:

@@ -87,14 +87,15 @@ class HeldRequests(Generic[Request, Answer]):
         self._process = process
         self._refusal_while_loading = refusal_while_loading
         self._is_loading = True
-        self._held: OrderedDict[_Held[Request, Answer], None] = OrderedDict()
+        self.waiting: OrderedDict[_Held[Request, Answer], None] = OrderedDict()
+        """Others only look whether there are any."""
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self.waiting)
 
     def hold(self, request: Request) -> Answered[Answer]:
         """Keeps a request until loading has ended, unless that takes long or many wait already."""
-        if len(self._held) >= HELD_MAX:
+        if len(self.waiting) >= HELD_MAX:
             return self._refusal_while_loading(request)
         held = self._add(request)
         asyncio.get_running_loop().call_later(HELD_S, self._give_up, held)
@@ -110,7 +111,7 @@ class HeldRequests(Generic[Request, Answer]):
     def turns(self) -> Iterator[None]:
         """Loading has ended: processes one request at each step, until none is left."""
         self._is_loading = False
-        while self._held:
+        while self.waiting:
             self._process_oldest()
             yield
 
@@ -121,14 +122,14 @@ class HeldRequests(Generic[Request, Answer]):
 
     def _add(self, request: Request) -> _Held[Request, Answer]:
         held: _Held[Request, Answer] = _Held(request, self._forget)
-        self._held[held] = None
+        self.waiting[held] = None
         return held
 
     def _forget(self, held: _Held[Request, Answer]) -> bool:
         """Returns whether it was not processed yet."""
-        if held not in self._held:
+        if held not in self.waiting:
             return False
-        del self._held[held]
+        del self.waiting[held]
         return True
 
     def _give_up(self, held: _Held[Request, Answer]) -> None:
@@ -136,9 +137,9 @@ class HeldRequests(Generic[Request, Answer]):
             held.give(self._refusal_while_loading(held.request))
 
     def _process_oldest(self) -> None:
-        if not self._held:
+        if not self.waiting:
             return
-        held, _ = self._held.popitem(last=False)
+        held, _ = self.waiting.popitem(last=False)
         try:
             held.give(self._process(held.request))
         except Exception as error:  # noqa: BLE001 - it is raised where the answer is taken

@@ -219,12 +219,14 @@ class Shard(ABC, Generic[Core, Request, Answer]):
         """Has the coordinator process a request: once it is loaded, unless that takes long, and after those before it."""
         if self.state is ShardState.LOADING:
             return self._held.hold(request)
-        return self._held.join(request) if self._held else self._ask_now(request)
+        return self._held.join(request) if self._held.waiting else self._ask_now(request)
 
     @property
     def answers_at_once(self) -> bool:
         """Whether it serves, no request is held, and no other broker may lead."""
-        return self._coordinator is not None and not self._held and self._leadership.is_certain
+        return (
+            self._coordinator is not None and not self._held.waiting and self._leadership.is_certain
+        )
 
     def append_now(self) -> None:
         """Appends what requests of this turn of the loop have changed, so that the next request finds it stored."""
@@ -256,7 +258,7 @@ class Shard(ABC, Generic[Core, Request, Answer]):
         Does nothing as long as requests are held: they came before, and would be overtaken.
         """
         coordinator = self._coordinator
-        if coordinator is None or self._held:
+        if coordinator is None or self._held.waiting:
             return
         for effects in effects_of(coordinator, self._now()):
             self._perform(effects)

@@ -25,7 +25,7 @@ NO_SLOT: Final = 0
 class ProducerIndex:
     """The slots of the ids of one partition. Ids are >= 0."""
 
-    __slots__ = ("_chain", "_count", "_free", "_hash_of", "_heads", "_low", "producer_ids")
+    __slots__ = ("_chain", "_free", "_hash_of", "_heads", "_low", "count", "producer_ids")
 
     def __init__(self, hash_of: Callable[[bytes], int] = hash) -> None:
         self._hash_of = hash_of
@@ -41,10 +41,11 @@ class ProducerIndex:
         """Bucket -> first slot of its chain."""
         self._low = 1 << (len(self._heads).bit_length() - 1)
         self._free = NO_SLOT
-        self._count = 0
+        self.count = 0
+        """Number of ids; the same as `len`, without a call."""
 
     def __len__(self) -> int:
-        return self._count
+        return self.count
 
     def find(self, producer_id: int) -> int:
         """The id's slot, or `NO_SLOT`."""
@@ -60,8 +61,8 @@ class ProducerIndex:
         bucket = self._bucket(producer_id)
         self._chain[slot] = self._heads[bucket]
         self._heads[bucket] = slot
-        self._count += 1
-        if self._count > len(self._heads):
+        self.count += 1
+        if self.count > len(self._heads):
             self._split_next_bucket()
         return slot
 
@@ -79,7 +80,7 @@ class ProducerIndex:
         else:
             self._heads[bucket] = chain[slot]
         chain[slot], self._free = self._free, slot
-        self._count -= 1
+        self.count -= 1
         return slot
 
     def _bucket(self, producer_id: int) -> int:

@@ -160,8 +160,9 @@ class ProducerStates:
         """The entry of the id (>= 0), None if nothing is known of it; of a forgotten one with the newest batch alone."""
         transactions = self._transactions
         if transactions is not None:
-            entry = transactions.entries.live.get(producer_id)
-            if entry is not None:
+            live = transactions.entries.live
+            entry = live.get(producer_id) or self._plain.live.get(producer_id)
+            if entry is not None:  # an id is in one order at most
                 return entry
         is_plain = producer_id < LEASED_ID_MIN and transactions is None
         order = self._plain if is_plain else self._order_of(producer_id)

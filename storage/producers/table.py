@@ -46,7 +46,7 @@ class ProducerTable:
         self._older = array("i", [_RING])
 
     def __len__(self) -> int:
-        return len(self._index)
+        return self._index.count
 
     def get(self, producer_id: int) -> memoryview | None:
         """The id's slot, valid until the next change; it begins with the record."""
