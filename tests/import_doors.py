@@ -26,7 +26,7 @@ DOORS: Final[Mapping[str, str]] = {
     "broker/authentication/session.py": "log-ins with tokens",
     "broker/broker.py": "ACLs, producer ids bound to a user",
     "broker/cluster/stand_alone.py": "replication, of which a broker that stands alone has only an error",
-    "broker/config/advertised.py": "ipaddress, socket: an address that is advertised",
+    "broker/config/advertised.py": "ipaddress: addresses for networks, and IPv6 ones",
     "broker/config/loading.py": "argparse, difflib, tomllib: help, a misspelt option, a configuration file",
     "broker/config/security.py": "urllib.parse: the address of a token endpoint",
     "broker/config/values.py": "ipaddress: a host name to listen on",

@@ -186,25 +186,12 @@ def _parse_listener_networks(text: str) -> ListenerNetworks:
 
 def _parse_advertised(text: str) -> Address:
     address = parse_address(text)
-    if _is_everywhere(address.host):
+    if address.is_wildcard:
         raise ValueError("no client can connect to the wildcard address")
+    if ":" in address.host:
+        import ipaddress
+
+        ipaddress.IPv6Address(address.host)
+    elif not _NAME.fullmatch(address.host):
+        raise ValueError("not a host name")
     return address
-
-
-def _is_everywhere(host: str) -> bool:
-    """Whether it is every interface, however that is written. Raises `ValueError` if it is no name and no IP address."""
-    if ":" not in host and not re.fullmatch(r"[0-9a-fA-FxX.]+", host):
-        if not _NAME.fullmatch(host):
-            raise ValueError("not a host name")
-        return False
-    import ipaddress
-    import socket
-
-    if ":" not in host:
-        try:
-            return not any(socket.inet_aton(host))  # takes 0 and 0.0, too, as connecting does
-        except OSError:
-            return False
-    address = ipaddress.IPv6Address(host)
-    mapped = address.ipv4_mapped
-    return address.is_unspecified or (mapped is not None and mapped.is_unspecified)

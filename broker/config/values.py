@@ -24,6 +24,10 @@ Text = TypeVar("Text", bound=str)
 
 _NUMBER_WITH_UNIT = r"(-?\d+)\s*([a-z]*)"
 _HOST_NAME = r"[A-Za-z0-9_.-]+"
+_WILDCARD = re.compile(
+    r"(?:(?:::ffff:)?(?:0x)?0+(?:\.(?:0x)?0+){0,3}|[0:]*:[0:]*)(?:%.*)?", re.IGNORECASE
+)
+"""All spellings of 0.0.0.0, of which 0 is one, and of `::`."""
 _BYTE_UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 _TIME_UNITS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
@@ -41,7 +45,7 @@ class Address(NamedTuple):
     @property
     def is_wildcard(self) -> bool:
         """Whether it means every interface: fine to listen on, impossible to connect to."""
-        return self.host in {"0.0.0.0", "::"}  # noqa: S104 - a question, not an address in use
+        return _WILDCARD.fullmatch(self.host) is not None
 
     @property
     def is_loopback(self) -> bool:

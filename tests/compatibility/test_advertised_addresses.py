@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from echoless.testkit.admin import Admin
 from tests.compatibility.programs import FRANZ_GO, JAVA, KAFKAJS, LIBRDKAFKA, REPOSITORY, Program
@@ -211,8 +212,25 @@ def test_through_a_tcp_proxy(behind_a_proxy: LossyProxy, tmp_path: Path, client:
     assert behind_a_proxy.connections > before + 1
 
 
+@dataclass(frozen=True, slots=True)
+class Proxied:
+    """Three brokers, each behind a proxy of its own."""
+
+    cluster: Cluster
+    proxies: list[LossyProxy]
+
+    def advertise(self, broker_id: int, address: str) -> None:
+        """Returns when every broker gives it to its clients."""
+        admins = {one: Admin(each.admin_address) for one, each in self.cluster.brokers.items()}
+        admins[broker_id].put("/listeners/PLAINTEXT", {"advertise": address})
+        self.cluster.wait_until(
+            lambda: all(_registered(one)[broker_id - 1] == address for one in admins.values()),
+            f"every broker gives {address}",
+        )
+
+
 @pytest.fixture(scope="module")
-def behind_three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LossyProxy]]:
+def behind_three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
     """A proxy before each of three brokers; a topic for each client, led by all three."""
     nowhere = dict.fromkeys((1, 2, 3), NOWHERE)
     with ExitStack() as stack:
@@ -226,19 +244,12 @@ def behind_three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Loss
             stack.enter_context(forward(broker.kafka_address))
             for broker in cluster.brokers.values()
         ]
-        for broker, proxy in zip(cluster.brokers.values(), proxies, strict=True):
-            Admin(broker.admin_address).put("/listeners/PLAINTEXT", {"advertise": proxy.address})
-        expected = [proxy.address for proxy in proxies]
-        cluster.wait_until(
-            lambda: all(
-                _registered(Admin(broker.admin_address)) == expected
-                for broker in cluster.brokers.values()
-            ),
-            "every broker gives the proxies of all",
-        )
+        proxied = Proxied(cluster, proxies)
+        for broker_id, proxy in zip(cluster.brokers, proxies, strict=True):
+            proxied.advertise(broker_id, proxy.address)
         for client in FOUR:
             cluster.create_topic(client.name, PARTITIONS)
-        yield proxies
+        yield proxied
 
 
 def _registered(admin: Admin) -> list[str]:
@@ -247,19 +258,57 @@ def _registered(admin: Admin) -> list[str]:
 
 @each_client
 def test_through_a_proxy_for_each_of_three_brokers(
-    behind_three: list[LossyProxy], tmp_path: Path, client: Program
+    behind_three: Proxied, tmp_path: Path, client: Program
 ) -> None:
     """Whichever broker a client asks, it is led through the proxies of all: no other address was ever given."""
-    begin = FOUR.index(client) % len(behind_three)
+    proxies = behind_three.proxies
+    begin = FOUR.index(client) % len(proxies)
     trip = RoundTrip(
-        address=behind_three[begin].address,
+        address=proxies[begin].address,
         topic=client.name,
         count=300,
         seed=3,
         partitions=PARTITIONS,
         directory=tmp_path,
-        read_from=behind_three[begin - 1].address,
+        read_from=proxies[begin - 1].address,
     )
-    before = [proxy.connections for proxy in behind_three]
+    before = [proxy.connections for proxy in proxies]
     trip.check(client, the_next(client), "none")
-    assert all(proxy.connections > was for proxy, was in zip(behind_three, before, strict=True))
+    assert all(proxy.connections > was for proxy, was in zip(proxies, before, strict=True))
+
+
+def test_a_running_client_follows_a_broker_to_another_address(behind_three: Proxied) -> None:
+    """The proxy of a leader is replaced under a producer, which learns of the new one from the other brokers."""
+    target = behind_three.cluster.brokers[1].kafka_address
+    behind_three.cluster.create_topic("moved", 1, leader=1)
+    producer = Producer({"bootstrap.servers": behind_three.proxies[1].address, "log_level": 2})
+    with forward(target) as new:
+        with forward(target) as old:
+            behind_three.advertise(1, old.address)
+            _send(producer, "before")
+            assert old.connections
+            behind_three.advertise(1, new.address)
+        _send(producer, "after")
+        assert new.connections
+        behind_three.advertise(1, behind_three.proxies[0].address)
+
+
+def test_an_address_survives_the_end_of_a_session(behind_three: Proxied) -> None:
+    """A broker that was silent for too long registers again, with the address that was set."""
+    cluster, proxies = behind_three.cluster, behind_three.proxies
+    other = Admin(cluster.brokers[2].admin_address)
+    expected = [proxy.address for proxy in proxies]
+    cluster.pause(1)
+    try:
+        cluster.wait_until(lambda: _registered(other) == expected[1:], "broker 1 is gone")
+    finally:
+        cluster.resume(1)
+    cluster.wait_until(lambda: _registered(other) == expected, "broker 1 is there as before")
+
+
+def _send(producer: Producer, value: str) -> None:
+    """Sends one record, and waits until it is acknowledged."""
+    errors: list[object] = []
+    producer.produce("moved", value, on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(60) == 0
+    assert errors == [None]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ssl
+
 from echoless.broker.config.values import Address
 from tests.support.raw_client import RawConnection
 
@@ -25,9 +27,11 @@ async def given_addresses(connection: RawConnection) -> dict[int, Address]:
     return given
 
 
-async def given_to_a_client(address: str, *, source: str | None = None) -> dict[int, Address]:
-    """The same for a client that connects to `address` from its own address `source`."""
-    connection = await RawConnection.open(address, source=source)
+async def given_to_a_client(
+    address: str, *, source: str | None = None, context: ssl.SSLContext | None = None
+) -> dict[int, Address]:
+    """The same for a client that connects to `address` from its own address `source`; with a context, by TLS."""
+    connection = await RawConnection.open(address, context, source)
     try:
         return await given_addresses(connection)
     finally:

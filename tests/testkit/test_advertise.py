@@ -44,6 +44,14 @@ def test_a_client_goes_on_through_a_proxy(broker: Echoless) -> None:
         assert servers_of(proxy.address) == {broker.bootstrap_servers}
 
 
+def test_a_change_lasts_as_long_as_the_process(broker: Echoless) -> None:
+    """The next start is as configured, on the same ports: what is in front of a broker is not its state."""
+    broker.advertise("elsewhere.example:1")
+    broker.broker.kill()
+    broker.broker.start()
+    assert servers_of(broker.bootstrap_servers) == {broker.bootstrap_servers}
+
+
 def test_clients_of_a_network_get_their_own_address(broker: Echoless) -> None:
     """Everyone else gets what is configured."""
     broker.advertise(networks={"127.0.0.0/8": "arrival", "10.0.0.0/8": "broker:9092"})

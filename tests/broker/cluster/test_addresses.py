@@ -13,6 +13,7 @@ from echoless.broker.cluster.addresses import client_addresses
 from echoless.broker.cluster.own_listeners import AdvertisedChange
 from echoless.broker.config.advertised import ARRIVAL, listener_networks, parse_networks
 from echoless.broker.config.listener_names import EXTERNAL, NATIVE, PLAINTEXT
+from echoless.broker.config.security import ListenerProtocol, SecurityProtocol
 from echoless.broker.config.values import Address
 from echoless.broker.metadata.node_data import broker_path
 from echoless.broker.metadata.registration import decode_broker
@@ -21,6 +22,7 @@ from echoless.broker.tree.node_tree import ConnectionLostError
 from tests.broker.cluster.one_member import Member
 from tests.fakes.memory_file_system import MemoryFileSystem
 from tests.fakes.memory_node_tree import MemoryTree, turns
+from tests.support.certificates import Authority
 from tests.support.given_addresses import given_addresses, given_to_a_client
 from tests.support.in_process import in_process
 from tests.support.in_process_cluster import in_process_cluster
@@ -56,6 +58,22 @@ async def test_arrival_is_where_the_client_connected_to(tmp_path: Path, host: st
     async with in_process(tmp_path, listen=(EVERYWHERE_6,), advertise=(ARRIVAL,)) as running:
         port = port_of(running.kafka_address)
         assert await given_to_a_client(f"{host}:{port}") == {1: Address(host, port)}
+
+
+async def test_arrival_is_the_same_by_tls(tmp_path: Path) -> None:
+    """The address under the encrypted connection; a client then checks the certificate for it."""
+    authority = Authority(tmp_path / "authority")
+    async with in_process(
+        tmp_path,
+        listen=(EVERYWHERE,),
+        advertise=(ARRIVAL,),
+        listener_security_protocol_map=(ListenerProtocol(PLAINTEXT, SecurityProtocol.SSL),),
+        ssl_keystore_location=authority.settings("")["ssl_keystore_location"],
+    ) as running:
+        port = port_of(running.kafka_address)
+        context = authority.client_context()
+        given = await given_to_a_client(f"127.0.0.1:{port}", context=context)
+        assert given == {1: Address("127.0.0.1", port)}
 
 
 async def test_an_address_that_is_set_is_given_from_the_next_answer_on(tmp_path: Path) -> None:

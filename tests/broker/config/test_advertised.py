@@ -26,6 +26,10 @@ A, B, C = Address("a", 1), Address("b", 2), Address("::1", 3)
         ("[fd00::7]:9092", Address("fd00::7", 9092)),
         ("bücher.example:9092", Address("bücher.example", 9092)),
         ("dead.beef:9092", Address("dead.beef", 9092)),
+        ("x0:9092", Address("x0", 9092)),
+        ("0x1:9092", Address("0x1", 9092)),
+        ("[::1]:9092", Address("::1", 9092)),
+        ("[::ffff:10.0.0.0]:9092", Address("::ffff:10.0.0.0", 9092)),
         ("Arrival", ARRIVAL),
     ],
 )
@@ -35,7 +39,11 @@ def test_what_clients_can_connect_to_is_taken(text: str, address: ClientAddress)
 
 
 @pytest.mark.parametrize(
-    "host", ["0.0.0.0", "[::]", "[::0]", "[::ffff:0.0.0.0]", "0", "0x0", "0.0"]
+    "host",
+    [
+        *("0.0.0.0", "[::]", "[::0]", "[0:0:0:0:0:0:0:0]", "[::FFFF:0.0.0.0]", "[::%eth0]"),
+        *("0", "00", "0x0", "0.0", "000.0.0.0"),
+    ],
 )
 def test_no_wildcard_is_taken_however_it_is_written(host: str) -> None:
     """Clients would connect to themselves, or nowhere."""

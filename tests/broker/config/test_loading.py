@@ -107,7 +107,7 @@ def test_size_may_carry_a_unit(text: str, size: int) -> None:
 
 def test_every_interface_needs_an_address_for_clients() -> None:
     """No one can connect to the wildcard, so the advertised address must be configured."""
-    for wildcard in (":9092", "0.0.0.0:9092", "[::]:9092"):
+    for wildcard in (":9092", "0.0.0.0:9092", "[::]:9092", "0:9092", "[::0]:9092"):
         with pytest.raises(ConfigError, match=r"^--advertise: takes HOST:PORT .* it is needed"):
             load_config(["--listen", wildcard], {})
     config = load_config(["--listen", ":9092", "--advertise", "kafka.example:9092"], {})
