@@ -146,12 +146,7 @@ class AsyncProducer:
         Raises `TransactionError` if that fails.
         """
         settings = self.settings
-        cluster = Cluster(
-            self._bootstrap,
-            timeout_s=settings.request_timeout_s,
-            auto_create_topics=settings.auto_create_topics,
-            security=settings.security,
-        )
+        cluster = self._open_cluster()
         if self._state is not None:
             self._starts = Starts.resumed(self._state, settings)
         elif settings.lease_servers:
@@ -173,6 +168,17 @@ class AsyncProducer:
             on_failed=self._on_failed,
             on_crash=self._on_crash,
         )
+
+    def _open_cluster(self) -> Cluster:
+        return Cluster(
+            self._bootstrap,
+            timeout_s=self.settings.request_timeout_s,
+            auto_create_topics=self.settings.auto_create_topics,
+            security=self.settings.security,
+        )
+
+    async def _close_cluster(self, cluster: Cluster) -> None:
+        await cluster.close()
 
     async def _new_identity(self, cluster: Cluster) -> Identity:
         if self._transactional_id is None:
@@ -382,7 +388,7 @@ class AsyncProducer:
             await asyncio.gather(self._leasing, return_exceptions=True)
         for sender in self._senders.values():
             await sender.close()
-        await around.cluster.close()
+        await self._close_cluster(around.cluster)
         self._fail_all("the producer was closed")
 
     async def __aenter__(self) -> Self:

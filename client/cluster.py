@@ -92,12 +92,27 @@ class Cluster:
         self._security = security
         self._brokers: dict[int, BrokerAddress] = {}
         self._connections: dict[BrokerAddress, asyncio.Task[PipelinedConnection]] = {}
+        self._has_own_connections = True
+        self.cluster_id: str | None = None
+        """The cluster's id by the last metadata; empty if it has none, None before the first."""
         self._partitions: dict[tuple[str, int], _Partition] = {}
         self._topic_errors: dict[str, tuple[int, str]] = {}
         self._partition_counts: dict[str, int] = {}
         self._refreshing: dict[str, asyncio.Task[None]] = {}
         self._is_unreachable = False
         """Whether no broker has answered the last request to any of them; logged once."""
+
+    def sibling(self, *, auto_create_topics: bool) -> Cluster:
+        """The same cluster with nothing known yet, over the connections of this one, which alone closes them."""
+        other = Cluster(
+            self._bootstrap,
+            timeout_s=self._timeout_s,
+            auto_create_topics=auto_create_topics,
+            security=self._security,
+        )
+        other._connections = self._connections
+        other._has_own_connections = False
+        return other
 
     async def partition_count(self, topic: str) -> int:
         """The number of partitions. Raises `NoLeaderError` if the topic cannot be looked up."""
@@ -182,8 +197,16 @@ class Cluster:
             self._is_unreachable = False
             logger.warning("a broker answers at %s:%d", *address)
 
+    def knows(self, topic: str) -> bool:
+        """Whether the topic was there when it was last asked for."""
+        return topic in self._partition_counts and topic not in self._topic_errors
+
     async def close(self) -> None:
-        for task in (*self._refreshing.values(), *self._connections.values()):
+        for refreshing in self._refreshing.values():
+            refreshing.cancel()
+        if not self._has_own_connections:
+            return
+        for task in self._connections.values():
             task.cancel()
         results = await asyncio.gather(*self._connections.values(), return_exceptions=True)
         for connection in results:
@@ -216,6 +239,7 @@ class Cluster:
         except NoLeaderError as error:
             self._topic_errors[topic] = (error.final_code, str(error))
             return
+        self.cluster_id = str(getattr(answer, "cluster_id", None) or "")
         self._brokers = {b.node_id: BrokerAddress(b.host, b.port) for b in answer.brokers}
         for found in answer.topics:
             self._take_topic(topic, found)

@@ -12,7 +12,7 @@ is not listed begins at 0 under the producer's own id and epoch.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from echoless.client.sequenced_batch import EPOCH_MAX
@@ -56,7 +56,11 @@ class ProducerState:
 
     def to_json(self) -> str:
         """The text that `from_json` reads, of version 1."""
-        return json.dumps({"version": VERSION, **asdict(self)})
+        partitions = [
+            {name: getattr(one, name) for name in one.__slots__} for one in self.partitions
+        ]
+        fields = {"producer_id": self.producer_id, "producer_epoch": self.producer_epoch}
+        return json.dumps({"version": VERSION, **fields, "partitions": partitions})
 
     @classmethod
     def from_json(cls, text: str) -> Self:

@@ -49,6 +49,7 @@ from echoless.pipeline.exactly_once.query_mode import (
 from echoless.pipeline.exactly_once.row_order import sort_rows
 from echoless.pipeline.exactly_once.store_settings import StoreSettings
 from echoless.pipeline.exactly_once.stream_writer import StreamArrowWriter
+from echoless.pipeline.frozen_imports import freeze_imports
 from echoless.pipeline.reading.batch_reader import TopicReader
 from echoless.pipeline.reading.columns import check_schema, ddl_of
 from echoless.pipeline.reading.options import read_reader_options, schema_options
@@ -120,7 +121,9 @@ class ExactlyOnceDataSource(DataSource):
         check_columns(schema, options)
         if checkpoint and options.ledger == ledger and not options.accepts_new_ledger:
             check_not_refreshed(checkpoint, LEDGER_DIRECTORY, settings)
-        return ExactlyOnceStreamWriter(identified(placed(options, places)))
+        writer = ExactlyOnceStreamWriter(identified(placed(options, places)))
+        freeze_imports("streamWriter")
+        return writer
 
 
 class ExactlyOnceStreamWriter(StreamArrowWriter):
@@ -154,6 +157,7 @@ class ExactlyOnceStreamWriter(StreamArrowWriter):
     ) -> None:
         check_reports(messages)
         _end(self._options, messages, batchId)
+        freeze_imports("commit")
 
 
 class ExactlyOnceJobWriter(DataSourceArrowWriter):
@@ -214,6 +218,7 @@ def _end(options: SinkOptions, messages: list[WriterCommitMessage | None], batch
             one.written.rows,
             one.written.rows_found,
             one.costs,
+            one.begins,
         )
         for one in attempted
         if one.slot is not None

@@ -14,7 +14,7 @@ After a crash in between, the batch is rerun, finds all rows stored, and what is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -23,7 +23,13 @@ from echoless.pipeline.exactly_once.batch_metrics import BatchMetrics, TaskCosts
 from echoless.pipeline.exactly_once.batch_tasks import NO_METRICS, BatchTasks, SlotName, TaskSlot
 from echoless.pipeline.exactly_once.entries import End, TaskOrigin
 from echoless.pipeline.exactly_once.errors import ReplayMismatchError, SinkError
-from echoless.pipeline.exactly_once.ledger import BATCHES_KEPT, Ledger, TaskLocation, use_of_lane
+from echoless.pipeline.exactly_once.ledger import (
+    BATCHES_KEPT,
+    Ledger,
+    TaskLocation,
+    add_end,
+    use_of_lane,
+)
 from echoless.pipeline.exactly_once.ledger_files import LedgerFiles
 from echoless.pipeline.exactly_once.ledger_identity import open_files
 from echoless.pipeline.exactly_once.options import SinkOptions
@@ -46,6 +52,8 @@ class TaskReport(NamedTuple):
     rows_found: int = 0
     """Number of those that an earlier attempt had stored."""
     costs: TaskCosts = TaskCosts()
+    begins: int = 0
+    """Number of the `begin`s that the end follows; 0: not known."""
 
 
 def end_batch(
@@ -62,7 +70,9 @@ def end_batch(
     use = partial(use_of_lane, files, location)
     if not close_tasks(tasks, location.run, reports, use, so_far):
         return None
-    record_ends(files, [(one.location, one.end) for one in reports if one.end is not None])
+    record_ends(
+        files, [(one.location, one.end, one.begins) for one in reports if one.end is not None]
+    )
     tasks.clean(BATCHES_KEPT)
     metrics = total(location.batch_id, counts, files.requests)
     metrics.log(location.sink)
@@ -123,14 +133,19 @@ def _check_all_found(tasks: BatchTasks, reports: Sequence[TaskReport], use: UseO
     )
 
 
-def record_ends(files: LedgerFiles, ends: Iterable[tuple[TaskLocation, End]]) -> None:
-    """Records the ends of one batch. Raises `SinkError`."""
+def record_ends(files: LedgerFiles, ends: Sequence[tuple[TaskLocation, End, int]]) -> None:
+    """Records the ends of one batch, each after its number of `begin`s. Raises `SinkError`."""
+    if len(ends) == 1:
+        record_end(files, *ends[0])
+        return
     with ThreadPoolExecutor(_PARALLEL_WRITES) as threads:
         list(threads.map(lambda one: record_end(files, *one), ends))
 
 
-def record_end(files: LedgerFiles, location: TaskLocation, end: End) -> None:
+def record_end(files: LedgerFiles, location: TaskLocation, end: End, begins: int = 0) -> None:
     """Records one end. Raises `SinkError` if another attempt continued or ended with other rows."""
+    if begins and add_end(files, location, end, begins):
+        return
     ledger = Ledger(files, location)
     if ledger.end is None:
         identity = ledger.begins[-1].identity if ledger.begins else None

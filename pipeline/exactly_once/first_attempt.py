@@ -39,18 +39,51 @@ def begin_batch(
     """
     identity = previous.identity
     if identity is None:
-        identity = leaders.new_identity()
-        return Beginning(identity, leaders.ask(targets, identity.producer_id))
+        return _begin_anew(leaders.new_identity(), leaders, targets)
     sequences = previous.sequences
-    leader_states = leaders.ask(targets, identity.producer_id)
+    idle = list(sequences.keys() - set(targets))
     # A partition that is gone or has no leader gives no answer: the next epoch begins without it.
-    idle = [target for target in sequences if target not in leader_states]
-    found = {**leader_states, **leaders.ask_once(idle, identity.producer_id)}
-    for target, leader_state in found.items():
-        if is_ahead(leader_state.found, identity, sequences.get(target, 0)):
-            return LeaderAhead(target, identity.producer_id)
-    is_known = len(found) == len(leader_states) + len(idle) and all(
+    found = leaders.ask_beforehand(targets, idle, identity.producer_id)
+    ahead = _ahead(found, identity, sequences)
+    if ahead is not None:
+        return ahead
+    is_known = len(found) == len(targets) + len(idle) and all(
         agrees(leader_state.found, identity, sequences.get(target, 0))
         for target, leader_state in found.items()
     )
-    return Beginning(identity if is_known else leaders.next_identity(identity), leader_states)
+    return Beginning(
+        identity if is_known else leaders.next_identity(identity),
+        {target: found[target] for target in targets},
+    )
+
+
+def extend_batch(
+    previous: PreviousBatch,
+    leaders: LeaderQueries,
+    identity: Identity,
+    targets: list[TopicPartition],
+) -> Beginning | LeaderAhead:
+    """Adds targets to a batch that was begun under `identity`. Raises `SinkError`."""
+    if identity != previous.identity:
+        return _begin_anew(identity, leaders, targets)
+    found = leaders.ask_beforehand(targets, [], identity.producer_id)
+    return _ahead(found, identity, previous.sequences) or Beginning(identity, found)
+
+
+def _begin_anew(
+    identity: Identity, leaders: LeaderQueries, targets: list[TopicPartition]
+) -> Beginning:
+    """Begins at sequence 0, where leaders have nothing to agree with."""
+    ends = leaders.log_ends(targets)
+    return Beginning(identity, {target: LeaderState(end, None) for target, end in ends.items()})
+
+
+def _ahead(
+    found: Mapping[TopicPartition, LeaderState],
+    identity: Identity,
+    sequences: Mapping[TopicPartition, int],
+) -> LeaderAhead | None:
+    for target, leader_state in found.items():
+        if is_ahead(leader_state.found, identity, sequences.get(target, 0)):
+            return LeaderAhead(target, identity.producer_id)
+    return None

@@ -1,6 +1,6 @@
 """Queries to partition leaders: the log end, the producer's entry, and stored batches.
 
-Blocking calls on connections that stay open. Queries to one broker share a request; they are retried after a
+Blocking calls over the connections of a session. Queries to one broker share a request; they are retried after a
 back-off, perhaps at another leader, until the delivery timeout.
 """
 
@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
-from echoless.client.cluster import Cluster, NoLeaderError, parse_addresses
+from echoless.client.cluster import NoLeaderError
 from echoless.client.connection_errors import ConnectionFailedError
 from echoless.client.pipelined_connection import PipelinedConnection
 from echoless.client.producer_ids import new_identity
@@ -19,7 +19,9 @@ from echoless.client.sequencer import EPOCH_MAX, Identity, LeaderEntry
 from echoless.client.settings import Settings
 from echoless.client.topic_partition import TopicPartition
 from echoless.pipeline.exactly_once.batch_metrics import BrokerWaits
+from echoless.pipeline.exactly_once.broker_session import BrokerSession
 from echoless.pipeline.exactly_once.errors import SinkError
+from echoless.pipeline.exactly_once.shared_answers import LeaderAnswer, RunKey
 from echoless.protocol.errors import ErrorCode
 
 _LATEST: Final = -1
@@ -30,6 +32,7 @@ _NO_TOPICS: Final = {
     "include_topic_authorized_operations": False,
 }
 _DESCRIBE: Final = "describe_producers"
+_OFFSETS: Final = "list_offsets"
 _FETCH_BYTES: Final = 1024 * 1024
 _FETCH_WAIT_MS: Final = 500
 _FINAL: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION)
@@ -46,38 +49,32 @@ class LeaderState(NamedTuple):
 
 
 class LeaderQueries:
-    """Queries to the leaders of one cluster. Use it in a `with` block."""
+    """Queries to the leaders of one cluster, of which it knows what it has asked for itself."""
 
-    def __init__(self, bootstrap_servers: str, settings: Settings) -> None:
+    def __init__(self, session: BrokerSession, settings: Settings, run: RunKey = ()) -> None:
+        """`run`: the run of a batch, in which answers are shared with other tasks of this process; empty: they are not."""
+        self.session = session
         self._settings = settings
+        self._answers_run = run
         self.waits = BrokerWaits()
         """Time that queries have waited for answers."""
-        self._runner = asyncio.Runner()
-        self._cluster_id: str | None = None
-        self._bootstrap = parse_addresses(bootstrap_servers)
-        self._cluster = self._new_cluster(auto_create_topics=settings.auto_create_topics)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._runner.run(self._cluster.close())
-        self._runner.close()
+        self.cluster = session.cluster(auto_create_topics=settings.auto_create_topics)
+        """The cluster, for others that use the session's loop, too."""
 
     def cluster_id(self) -> str:
         """Returns the id of the cluster; empty if it has none. Raises `SinkError`."""
-        if self._cluster_id is None:
-            answer = self._run(lambda: self._cluster.ask_any("metadata", _NO_TOPICS), "metadata")
-            self._cluster_id = str(getattr(answer, "cluster_id", None) or "")
-        return self._cluster_id
+        if self.cluster.cluster_id is None:
+            self._run(self._ask_cluster_id, "metadata")
+        assert self.cluster.cluster_id is not None
+        return self.cluster.cluster_id
 
     def partition_count(self, topic: str) -> int:
         """Returns the number of partitions of a topic. Raises `SinkError`."""
-        return self._run(lambda: self._cluster.partition_count(topic), topic)
+        return self._run(lambda: self.cluster.partition_count(topic), topic)
 
     def new_identity(self) -> Identity:
         """Requests an unused producer id. Raises `SinkError`."""
-        return self._run(lambda: new_identity(self._cluster), "a producer id")
+        return self._run(lambda: new_identity(self.cluster), "a producer id")
 
     def next_identity(self, identity: Identity) -> Identity:
         """Returns the next epoch of the producer; after the last one, a new id. Raises `SinkError`."""
@@ -85,23 +82,44 @@ class LeaderQueries:
             return self.new_identity()
         return Identity(identity.producer_id, identity.producer_epoch + 1)
 
+    def log_ends(self, targets: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Asks for the log end of each target. Raises `SinkError`."""
+        wanted = list(targets)
+        what = ", ".join(map(str, wanted))
+        return self._run(lambda: self._ask_log_ends(wanted), what, wanted) if wanted else {}
+
     def ask(
         self, targets: Iterable[TopicPartition], producer_id: int
     ) -> dict[TopicPartition, LeaderState]:
         """Asks for the log end of each target and for its entry of `producer_id`. Raises `SinkError`."""
         wanted = list(targets)
         what = ", ".join(map(str, wanted))
-        return self._run(lambda: self._ask(wanted, producer_id), what, wanted) if wanted else {}
+        answers = self._run(lambda: self._ask(wanted), what, wanted) if wanted else {}
+        return _states(answers, producer_id)
 
-    def ask_once(
-        self, targets: Iterable[TopicPartition], producer_id: int
+    def ask_beforehand(
+        self,
+        targets: Iterable[TopicPartition],
+        idle: Iterable[TopicPartition],
+        producer_id: int,
     ) -> dict[TopicPartition, LeaderState]:
-        """Asks as `ask` does, once, and only targets that have a leader: a topic may have been deleted."""
-        wanted = list(targets)
-        if not wanted:
-            return {}
-        with self.waits:
-            return self._runner.run(self._ask_once(wanted, producer_id))
+        """Asks as `ask` does, for an attempt that nobody has sent before; answers may be shared. Raises `SinkError`.
+
+        The `idle` are asked once, and only those that have a leader, without creating a topic: it may have been deleted.
+        """
+        wanted, others = list(targets), list(idle)
+        shared = self.session.answers
+        answers = shared.of(self._answers_run, (*wanted, *others))
+        new = [target for target in wanted if target not in answers]
+        new_idle = [target for target in others if target not in answers]
+        if new or new_idle:
+            what = ", ".join(map(str, new))
+            with self.waits:
+                found = self.session.call(self._ask_both(new, new_idle, what))
+            if self._answers_run:
+                shared.add(self._answers_run, found)
+            answers |= found
+        return _states(answers, producer_id)
 
     def fetch(self, target: TopicPartition, offset: int) -> bytes:
         """Fetches whole batches, from the one that holds `offset` on, perhaps with part of another.
@@ -110,14 +128,6 @@ class LeaderQueries:
         """
         return self._run(lambda: self._fetch(target, offset), str(target), [target])
 
-    def _new_cluster(self, *, auto_create_topics: bool) -> Cluster:
-        return Cluster(
-            self._bootstrap,
-            timeout_s=self._settings.request_timeout_s,
-            auto_create_topics=auto_create_topics,
-            security=self._settings.security,
-        )
-
     def _run(
         self,
         query: Callable[[], Awaitable[_T]],
@@ -125,7 +135,7 @@ class LeaderQueries:
         targets: Sequence[TopicPartition] = (),
     ) -> _T:
         with self.waits:
-            return self._runner.run(self._until_answered(query, what, targets))
+            return self.session.call(self._until_answered(query, what, targets))
 
     async def _until_answered(
         self,
@@ -146,44 +156,60 @@ class LeaderQueries:
             await asyncio.sleep(delay)
             delay = min(2 * delay, self._settings.retry_backoff_max_s)
             for topic in {target.topic: None for target in targets}:
-                await self._cluster.refresh(topic)
+                await self.cluster.refresh(topic)
 
-    async def _ask(
-        self, targets: Sequence[TopicPartition], producer_id: int
-    ) -> dict[TopicPartition, LeaderState]:
+    async def _ask_cluster_id(self) -> None:
+        answer = await self.cluster.ask_any("metadata", _NO_TOPICS)
+        self.cluster.cluster_id = str(getattr(answer, "cluster_id", None) or "")
+
+    async def _ask_log_ends(self, targets: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        by_leader = await self._by_leader(targets)
+        answers = await asyncio.gather(
+            *(leader.send(_OFFSETS, _offset_request(own)) for leader, own in by_leader.items())
+        )
+        return {
+            target: int(one.offset)
+            for answer in answers
+            for target, one in _by_target(answer.topics, _OFFSETS).items()
+        }
+
+    async def _ask(self, targets: Sequence[TopicPartition]) -> dict[TopicPartition, LeaderAnswer]:
+        by_leader = await self._by_leader(targets)
+        queries = (_ask_leader(leader, own) for leader, own in by_leader.items())
+        return _merged(await asyncio.gather(*queries))
+
+    async def _by_leader(
+        self, targets: Sequence[TopicPartition]
+    ) -> dict[PipelinedConnection, list[TopicPartition]]:
         by_leader: dict[PipelinedConnection, list[TopicPartition]] = {}
         for target in targets:
-            by_leader.setdefault(await self._cluster.leader(*target), []).append(target)
-        queries = (_ask_leader(leader, own, producer_id) for leader, own in by_leader.items())
-        answers = await asyncio.gather(*queries)
-        return {
-            target: leader_state for answer in answers for target, leader_state in answer.items()
-        }
+            by_leader.setdefault(await self.cluster.leader(*target), []).append(target)
+        return by_leader
+
+    async def _ask_both(
+        self, targets: Sequence[TopicPartition], idle: Sequence[TopicPartition], what: str
+    ) -> dict[TopicPartition, LeaderAnswer]:
+        found = (
+            await self._until_answered(lambda: self._ask(targets), what, targets) if targets else {}
+        )
+        return {**found, **await self._ask_once(idle)}
 
     async def _ask_once(
-        self, targets: Sequence[TopicPartition], producer_id: int
-    ) -> dict[TopicPartition, LeaderState]:
-        """Asks over separate connections, which do not create topics: one may have been deleted."""
-        cluster = self._new_cluster(auto_create_topics=False)
+        self, targets: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, LeaderAnswer]:
+        others = self.session.cluster(auto_create_topics=False)
         by_leader: dict[PipelinedConnection, list[TopicPartition]] = {}
-        try:
-            for target in targets:
-                with suppress(NoLeaderError):
-                    by_leader.setdefault(await cluster.leader(*target), []).append(target)
-            queries = (_ask_leader(leader, own, producer_id) for leader, own in by_leader.items())
-            answers = await asyncio.gather(*queries, return_exceptions=True)
-        finally:
-            await cluster.close()
-        return {
-            target: leader_state
-            for answer in answers
-            if isinstance(answer, dict)
-            for target, leader_state in answer.items()
-        }
+        for target in targets:
+            cluster = self.cluster if self.cluster.knows(target.topic) else others
+            with suppress(NoLeaderError):
+                by_leader.setdefault(await cluster.leader(*target), []).append(target)
+        queries = (_ask_leader(leader, own) for leader, own in by_leader.items())
+        answers = await asyncio.gather(*queries, return_exceptions=True)
+        return _merged(answer for answer in answers if isinstance(answer, dict))
 
     async def _fetch(self, target: TopicPartition, offset: int) -> bytes:
-        leader = await self._cluster.leader(*target)
-        topic_id = self._cluster.topic_id(*target)
+        leader = await self.cluster.leader(*target)
+        topic_id = self.cluster.topic_id(*target)
         answer = await leader.send("fetch", _fetch_request(target, topic_id, offset))
         part = answer.responses[0].partitions[0]
         code = part.error_code
@@ -211,8 +237,8 @@ def _fetch_request(target: TopicPartition, topic_id: Any, offset: int) -> Mappin
 
 
 async def _ask_leader(
-    leader: PipelinedConnection, targets: list[TopicPartition], producer_id: int
-) -> dict[TopicPartition, LeaderState]:
+    leader: PipelinedConnection, targets: list[TopicPartition]
+) -> dict[TopicPartition, LeaderAnswer]:
     """Asks one leader.
 
     The log end is asked for first: the producer's entry may count records above it, and counts all below it.
@@ -220,22 +246,36 @@ async def _ask_leader(
     if not leader.serves(_DESCRIBE):
         raise SinkError(f"{leader.address} does not serve {_DESCRIBE}; Kafka does from 2.8 on")
     offsets, described = await asyncio.gather(
-        leader.send("list_offsets", _offset_request(targets)),
+        leader.send(_OFFSETS, _offset_request(targets)),
         leader.send(_DESCRIBE, {"topics": _by_topic(targets, "partition_indexes")}),
     )
-    ends = _by_target(offsets.topics, "list_offsets")
+    ends = _by_target(offsets.topics, _OFFSETS)
     producers = _by_target(described.topics, _DESCRIBE)
     return {
-        target: LeaderState(int(ends[target].offset), _entry(producers[target], producer_id))
+        target: LeaderAnswer(
+            int(ends[target].offset),
+            {
+                int(one.producer_id): LeaderEntry(int(one.producer_epoch), int(one.last_sequence))
+                for one in producers[target].active_producers
+            },
+        )
         for target in targets
     }
 
 
-def _entry(described: Any, producer_id: int) -> LeaderEntry | None:
-    for one in described.active_producers:
-        if one.producer_id == producer_id:
-            return LeaderEntry(int(one.producer_epoch), int(one.last_sequence))
-    return None
+def _merged(
+    answers: Iterable[Mapping[TopicPartition, LeaderAnswer]],
+) -> dict[TopicPartition, LeaderAnswer]:
+    return {target: answer for found in answers for target, answer in found.items()}
+
+
+def _states(
+    answers: Mapping[TopicPartition, LeaderAnswer], producer_id: int
+) -> dict[TopicPartition, LeaderState]:
+    return {
+        target: LeaderState(answer.log_end_offset, answer.producers.get(producer_id))
+        for target, answer in answers.items()
+    }
 
 
 def _offset_request(targets: Iterable[TopicPartition]) -> Mapping[str, Any]:

@@ -128,21 +128,17 @@ class Ledger:
             self.refresh()
             return Recorded.BY_ANOTHER
         self._keys = self._list()
-        self._withdraw_if_late(key)
+        _withdraw_if_late(self._files, self.location, key, self._keys)
         self._take(entry)
         return Recorded.BY_US
 
     def clean(self, batches_kept: int = BATCHES_KEPT) -> None:
         """Deletes the entries of old batches; only after an end, which the next batch needs."""
         assert self.end is not None
-        for key in self._keys:
-            if key.batch_id <= self.location.batch_id - batches_kept:
-                self._files.delete(self._path(key))
+        _clean(self._files, self.location, self._keys, batches_kept)
 
     def _list(self) -> list[_Key]:
-        names = self._files.list(self.location.directory)
-        found = (_NAME.fullmatch(name) for name in names)
-        return sorted(_Key(int(one[1]), int(one[2])) for one in found if one is not None)
+        return _keys(self._files, self.location)
 
     def _read_previous(self) -> End | None:
         """Returns the previous batch's end. Raises `LedgerError` if that batch has not ended."""
@@ -164,25 +160,9 @@ class Ledger:
         batch_id = self.location.batch_id
         is_known = _Key(batch_id, 0) in self._keys
         if self._keys and self._keys[-1].batch_id > batch_id and not is_known:
-            raise self._left_behind()
+            raise _left_behind(self.location, self._keys)
         if self.previous is not None:
             self._check_query(self.previous)
-
-    def _withdraw_if_late(self, key: _Key) -> None:
-        """Withdraws the entry of an attempt so late that later batches have cleaned up before it.
-
-        Entries of a later batch are there before anything is cleaned up, so an attempt that sees none was not
-        late.
-        """
-        if self._keys and self._keys[-1].batch_id > key.batch_id:
-            self._files.delete(self._path(key))
-            raise self._left_behind()
-
-    def _left_behind(self) -> LedgerError:
-        return LedgerError(
-            f"{self.location}: the ledger is at batch {self._keys[-1].batch_id} already. "
-            f"{NEW_CHECKPOINT}"
-        )
 
     def _take_known(self) -> None:
         while self.end is None and (key := self._next_key()) in self._keys:
@@ -218,7 +198,55 @@ class Ledger:
             raise LedgerError(f"{path}: {error}") from error
 
     def _path(self, key: _Key) -> str:
-        return f"{self.location.directory}/{key.name}"
+        return _path(self.location, key)
+
+
+def add_end(files: LedgerFiles, location: TaskLocation, end: End, begins: int) -> bool:
+    """Creates the end of an attempt that has read so many `begin`s, and cleans up; False: there is a further entry.
+
+    That nobody has added an entry is all that has to be known of the others. Raises `LedgerError`.
+    """
+    key = _Key(location.batch_id, begins)
+    if not files.create(_path(location, key), encode_entry(end)):
+        return False
+    keys = _keys(files, location)
+    _withdraw_if_late(files, location, key, keys)
+    _clean(files, location, keys, BATCHES_KEPT)
+    return True
+
+
+def _keys(files: LedgerFiles, location: TaskLocation) -> list[_Key]:
+    found = (_NAME.fullmatch(name) for name in files.list(location.directory))
+    return sorted(_Key(int(one[1]), int(one[2])) for one in found if one is not None)
+
+
+def _path(location: TaskLocation, key: _Key) -> str:
+    return f"{location.directory}/{key.name}"
+
+
+def _clean(files: LedgerFiles, location: TaskLocation, keys: list[_Key], batches_kept: int) -> None:
+    for key in keys:
+        if key.batch_id <= location.batch_id - batches_kept:
+            files.delete(_path(location, key))
+
+
+def _withdraw_if_late(
+    files: LedgerFiles, location: TaskLocation, key: _Key, keys: list[_Key]
+) -> None:
+    """Withdraws the entry of an attempt so late that later batches have cleaned up before it.
+
+    Entries of a later batch are there before anything is cleaned up, so an attempt that sees none was not
+    late.
+    """
+    if keys and keys[-1].batch_id > key.batch_id:
+        files.delete(_path(location, key))
+        raise _left_behind(location, keys)
+
+
+def _left_behind(location: TaskLocation, keys: list[_Key]) -> LedgerError:
+    return LedgerError(
+        f"{location}: the ledger is at batch {keys[-1].batch_id} already. {NEW_CHECKPOINT}"
+    )
 
 
 def use_of_lane(files: LedgerFiles, location: TaskLocation, lane: int) -> LaneUse:

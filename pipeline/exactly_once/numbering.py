@@ -25,7 +25,11 @@ from echoless.client.state import PartitionState, ProducerState
 from echoless.client.topic_partition import TopicPartition
 from echoless.pipeline.exactly_once.entries import Begin, SequenceRange
 from echoless.pipeline.exactly_once.errors import SinkError
-from echoless.pipeline.exactly_once.first_attempt import LeaderAhead, begin_batch
+from echoless.pipeline.exactly_once.first_attempt import (
+    LeaderAhead,
+    begin_batch,
+    extend_batch,
+)
 from echoless.pipeline.exactly_once.later_attempt import CountStored, resume_batch
 from echoless.pipeline.exactly_once.leader_queries import LeaderQueries, LeaderState
 from echoless.pipeline.exactly_once.ledger import Ledger, Recorded
@@ -77,6 +81,8 @@ class Numbering:
         """Rows of each target that were stored when this attempt began."""
         self._identity: Identity | None = None
         """The identity that this attempt sends under, once it is settled."""
+        self.is_first = False
+        """Whether this attempt has begun the batch, so that none can have sent its rows before."""
 
     @property
     def state(self) -> BatchState:
@@ -196,10 +202,25 @@ class Numbering:
     def _begin(self, targets: list[TopicPartition]) -> Recorded:
         """Records the batch's first sequence ranges."""
         found = begin_batch(self._previous, self._leaders, targets)
-        if not isinstance(found, LeaderAhead):
-            return self._record(found.identity, found.leader_states)
+        if isinstance(found, LeaderAhead):
+            return self._give_way(found)
+        recorded = self._record(found.identity, found.leader_states)
+        self.is_first = recorded is Recorded.BY_US
+        return recorded
+
+    def _extend(self, targets: list[TopicPartition]) -> Recorded:
+        """Records sequence ranges for further targets."""
+        assert self._identity is not None
+        found = extend_batch(self._previous, self._leaders, self._identity, targets)
+        if isinstance(found, LeaderAhead):
+            return self._give_way(found)
+        return self._record(found.identity, found.leader_states)
+
+    def _give_way(self, found: LeaderAhead) -> Recorded:
+        """Takes the entry of an attempt that was faster. Raises `SinkError` if there is none."""
+        known = len(self._ledger.begins)
         self._ledger.refresh()
-        if not self._ledger.begins:
+        if len(self._ledger.begins) == known and self._ledger.end is None:
             raise SinkError(
                 f"{self._ledger.location}: {found.target} has more records of producer "
                 f"{found.producer_id} than the ledger: the ledger is an old copy, or an attempt "
@@ -207,12 +228,6 @@ class Numbering:
                 "there, and continue under another name"
             )
         return Recorded.BY_ANOTHER
-
-    def _extend(self, targets: list[TopicPartition]) -> Recorded:
-        """Records sequence ranges for further targets."""
-        assert self._identity is not None
-        leader_states = self._leaders.ask(targets, self._identity.producer_id)
-        return self._record(self._identity, leader_states)
 
     def _record(
         self,

@@ -32,6 +32,7 @@ from echoless.client.sequencer import Identity
 from echoless.client.topic_partition import TopicPartition
 from echoless.pipeline.exactly_once.batch_metrics import TaskCosts
 from echoless.pipeline.exactly_once.batch_tasks import BatchTasks, SlotName, TaskSlot
+from echoless.pipeline.exactly_once.broker_session import session_of
 from echoless.pipeline.exactly_once.entries import End, PartitionRows, SequenceRange
 from echoless.pipeline.exactly_once.errors import SinkError
 from echoless.pipeline.exactly_once.fingerprint import Fingerprint, is_older
@@ -43,10 +44,11 @@ from echoless.pipeline.exactly_once.numbering import BatchState, Coverage, Numbe
 from echoless.pipeline.exactly_once.options import SinkOptions
 from echoless.pipeline.exactly_once.read_back import ReadBack
 from echoless.pipeline.exactly_once.rows import Router, RowSlice, chunks
-from echoless.pipeline.exactly_once.slice_sender import SliceSender
+from echoless.pipeline.exactly_once.slice_sender import SliceSender, without_asking
 from echoless.pipeline.exactly_once.task_head import head_digest
 from echoless.pipeline.exactly_once.task_identity import TaskIdentity, TaskKey
 from echoless.pipeline.exactly_once.verification import StoredPrefix, fingerprint_of, mismatch
+from echoless.pipeline.frozen_imports import freeze_imports
 
 
 class Written(NamedTuple):
@@ -72,6 +74,8 @@ class Attempted(NamedTuple):
     is_deferred: bool = False
     """Whether nothing was stored, because tasks that an earlier run had begun were not found again."""
     costs: TaskCosts = TaskCosts()
+    begins: int = 0
+    """Number of the ledger's `begin`s that the end follows."""
 
 
 def write_partition(
@@ -95,12 +99,14 @@ def write_partition(
         return Attempted(written, None, location, name, True, TaskCosts(files.requests))
     location = location._replace(lane=slot.lane, origin=slot.origin)
     ledger = Ledger(files, location)
-    with ExitStack() as stack:
-        leaders = stack.enter_context(LeaderQueries(options.bootstrap_servers, options.settings))
+    run = (*location[:3], location.run) if location.run else ()
+    with session_of(options.bootstrap_servers, options.settings) as session, ExitStack() as stack:
+        leaders = LeaderQueries(session, options.settings, run)
         attempt = _Attempt(options, ledger, leaders, stack, clock_ms())
         written, end = attempt.run(chain([first], iterator))
+    freeze_imports("write_partition")
     costs = TaskCosts(files.requests, leaders.waits.seconds)
-    return Attempted(written, end, location, slot.name, costs=costs)
+    return Attempted(written, end, location, slot.name, costs=costs, begins=len(ledger.begins))
 
 
 def find_slot(files: LedgerFiles, location: TaskLocation, digest: str) -> TaskSlot | None:
@@ -180,11 +186,10 @@ class _Attempt:
 
     def _send(self, slices: list[RowSlice]) -> None:
         if self._sender is None and slices:
-            options = self._options
-            state = self._numbering.producer_state()
-            sender = SliceSender(
-                options.bootstrap_servers, options.settings, state, self._leaders.waits
-            )
+            settings = self._options.settings
+            if self._numbering.is_first:
+                settings = without_asking(settings)
+            sender = SliceSender(self._leaders, settings, self._numbering.producer_state())
             self._sender = self._stack.enter_context(sender)
         for rows in slices:
             assert self._sender is not None

@@ -19,7 +19,6 @@ from echoless.pipeline.exactly_once.leader_queries import LeaderQueries
 from echoless.pipeline.exactly_once.sequence_ranges import StoredRange
 from echoless.protocol.record_batch import HEADER_SIZE, BatchHeader, read_header
 from echoless.protocol.records import Record, read_records
-from echoless.protocol.sequence import NO_PRODUCER_ID
 
 
 class StoredRow(NamedTuple):
@@ -113,8 +112,7 @@ class ReadBack:
                 raise SinkError(f"records from offset {offset} on were not committed in time")
 
     def _known_end(self) -> int:
-        leader_states = self._leaders.ask([self._target], NO_PRODUCER_ID)
-        return leader_states[self._target].log_end_offset
+        return self._leaders.log_ends([self._target])[self._target]
 
     def _fetch(self, offset: int) -> tuple[bytes, float]:
         """Returns the answer, and the seconds it took."""

@@ -10,21 +10,26 @@ number of its Spark partitions, because a row that moves from one to another in 
 from __future__ import annotations
 
 import logging
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
-from pyspark import TaskContext
-from pyspark.sql import DataFrame, Row
+from pyspark import SparkContext, TaskContext
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from echoless.pipeline.exactly_once.batch_metrics import BatchMetrics, TaskCosts
 from echoless.pipeline.exactly_once.batch_record import BatchRecord
 from echoless.pipeline.exactly_once.batch_tasks import SlotName
 from echoless.pipeline.exactly_once.columns import check_columns
 from echoless.pipeline.exactly_once.data_source import QUERY_ID_PROPERTY
-from echoless.pipeline.exactly_once.default_places import default_places, is_connect
+from echoless.pipeline.exactly_once.default_places import (
+    DefaultPlaces,
+    default_places,
+    is_connect,
+)
 from echoless.pipeline.exactly_once.ends import DIVISION, TaskReport, end_batch
 from echoless.pipeline.exactly_once.entries import End, TaskOrigin, decode_entry, encode_entry
 from echoless.pipeline.exactly_once.errors import ReplayMismatchError, SinkError
@@ -44,7 +49,8 @@ from echoless.pipeline.exactly_once.rows import NAMES
 
 _ATTEMPTED: Final = (
     "spark_partition int, rows long, rows_found long, end binary, lane int, origin_run string, "
-    "origin_partition int, digest string, occurrence int, is_deferred boolean, ledger_requests int, broker_wait_s double"
+    "origin_partition int, digest string, occurrence int, is_deferred boolean, ledger_requests int, broker_wait_s double, "
+    "begins int"
 )
 _LOG: Final = logging.getLogger(__name__)
 _RUNS_MAX: Final = 2
@@ -85,6 +91,8 @@ class ExactlyOnceSink:
         """The parsed options."""
         self.metrics: BatchMetrics | None = None
         """Figures of the last batch that this object has written."""
+        self._places: tuple[weakref.ref[SparkContext], DefaultPlaces] | None = None
+        """Additions of a Spark context to paths: read once, by some hundred calls into the JVM."""
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Writes one batch; `foreachBatch` calls this."""
@@ -104,7 +112,7 @@ class ExactlyOnceSink:
             )
         check_columns(frame.schema, self.options)
         context = frame.sparkSession.sparkContext
-        options = identified(placed(self.options, default_places(frame.sparkSession)))
+        options = identified(placed(self.options, self._places_of(frame.sparkSession)))
         query_id = context.getLocalProperty(QUERY_ID_PROPERTY) or ""
         rows = self._ordered(frame)
         record = BatchRecord(open_files(options), options.name, query_id, batch_id)
@@ -124,6 +132,12 @@ class ExactlyOnceSink:
         raise ReplayMismatchError(
             f"sink {options.name}, batch {batch_id}: the rows are others whenever they are computed. {DIVISION}"
         )
+
+    def _places_of(self, session: SparkSession) -> DefaultPlaces:
+        context = session.sparkContext
+        if self._places is None or self._places[0]() is not context:
+            self._places = weakref.ref(context), default_places(session)
+        return self._places[1]
 
     def _ordered(self, frame: DataFrame) -> DataFrame:
         wanted = [column for column in frame.columns if column.lower() in NAMES]
@@ -153,7 +167,7 @@ def _task(options: SinkOptions, location: TaskLocation) -> Callable[[Iterator[An
 
 def _row(attempted: Attempted) -> dict[str, Any]:
     """Returns the row in which a task reports to the driver."""
-    written, end, location, slot, is_deferred, costs = attempted
+    written, end, location, slot, is_deferred, costs, begins = attempted
     origin = location.task_origin
     return {
         **written._asdict(),
@@ -165,6 +179,7 @@ def _row(attempted: Attempted) -> dict[str, Any]:
         "occurrence": None if slot is None else slot.occurrence,
         "is_deferred": is_deferred,
         **costs._asdict(),
+        "begins": begins,
     }
 
 
@@ -188,6 +203,7 @@ def _reports(attempted: list[Row], location: TaskLocation) -> Iterator[TaskRepor
             row.rows,
             row.rows_found,
             TaskCosts(row.ledger_requests, row.broker_wait_s),
+            row.begins,
         )
 
 
@@ -205,5 +221,6 @@ _ARROW_ATTEMPTED: Final = pa.schema(
         ("is_deferred", pa.bool_()),
         ("ledger_requests", pa.int32()),
         ("broker_wait_s", pa.float64()),
+        ("begins", pa.int32()),
     ]
 )

@@ -100,10 +100,10 @@ class Attempts:
         assert isinstance(entry, End)
         return entry
 
-    def die(self, *batches: Any, stored: int, batch_id: int = 0) -> None:
+    def die(self, *batches: Any, stored: int, batch_id: int = 0, run: str = "") -> None:
         """Runs an attempt with these batches that dies when this many rows are stored."""
         with pytest.raises(TaskDiedError):
-            self.run(self._dying(batches, stored), batch_id)
+            self.run(self._dying(batches, stored), batch_id, run=run)
 
     def _dying(self, batches: Iterable[Any], stored: int) -> Iterator[Any]:
         yield from batches
@@ -135,7 +135,15 @@ def location(batch_id: int = 0, spark_partition: int = 0, run: str = "") -> Task
 def reports_of(attempted: Iterable[Attempted]) -> list[TaskReport]:
     """Returns the reports of the tasks that had rows."""
     return [
-        TaskReport(one.location, one.slot, one.end, one.is_deferred, *one.written[1:], one.costs)
+        TaskReport(
+            one.location,
+            one.slot,
+            one.end,
+            one.is_deferred,
+            *one.written[1:],
+            one.costs,
+            one.begins,
+        )
         for one in attempted
         if one.slot is not None
     ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Self
 
@@ -42,6 +42,10 @@ class BrokerThread:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    def call_soon(self, call: Callable[..., object], *arguments: object) -> None:
+        """Calls it in the broker's thread."""
+        self._loop.call_soon_threadsafe(call, *arguments)
 
     def forget_producers(self, topic: str | None = None, partition: int | None = None) -> None:
         """Makes the broker forget producers as if idle for long, there or everywhere."""

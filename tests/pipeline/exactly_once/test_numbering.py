@@ -42,6 +42,9 @@ class FakeLeaders:
     ) -> dict[TopicPartition, LeaderState]:
         return {target: LeaderState(0, LeaderEntry(0, -1)) for target in targets}
 
+    def log_ends(self, targets: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(targets, 0)
+
 
 @pytest.fixture
 def leaders() -> FakeLeaders:

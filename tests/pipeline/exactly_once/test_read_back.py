@@ -10,7 +10,6 @@ from echoless.client.sequencer import Identity
 from echoless.client.topic_partition import TopicPartition
 from echoless.pipeline.exactly_once.entries import SequenceRange
 from echoless.pipeline.exactly_once.errors import SinkError
-from echoless.pipeline.exactly_once.leader_queries import LeaderState
 from echoless.pipeline.exactly_once.read_back import ReadBack
 from echoless.pipeline.exactly_once.sequence_ranges import StoredRange
 from echoless.protocol.records import Record, build_batch
@@ -28,10 +27,8 @@ class FakeLog:
         self.seconds = 0.0
         self._own = own
 
-    def ask(
-        self, targets: list[TopicPartition], producer_id: int
-    ) -> dict[TopicPartition, LeaderState]:
-        return {target: LeaderState(self._own, None) for target in targets}
+    def log_ends(self, targets: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(targets, self._own)
 
     def fetch(self, target: TopicPartition, offset: int) -> bytes:
         self.seconds += 1
