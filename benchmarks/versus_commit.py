@@ -26,6 +26,7 @@ from benchmarks.first_record import acknowledge_one
 from benchmarks.pairs import Pair, in_turn, print_pair
 from benchmarks.present_pages import take_pages
 from benchmarks.request_cost import KINDS, PRODUCES, Addresses, processor_s, request_cost_us
+from benchmarks.transactions import Brokers, Load, create, load
 from benchmarks.versus_kafka import resident_mb
 from tests.support.cluster import Cluster
 from tests.support.echoless import REPOSITORY, Echoless
@@ -35,6 +36,8 @@ _PLACES: Final = ("src", "broker", "coordinators", "storage", "protocol")
 """The folders that a broker is imported from."""
 _COMMIT_SETTINGS: Final = {"log_flush": "commit"}
 _TOPICS: Final = map("topic-{}".format, itertools.count())
+_TRANSACTIONS: Final = Load("transactions", partitions=10, producers=50)
+_TRANSACTIONS_S: Final = 6.0
 _ROUND_BYTES_MAX: Final = 256 * 1024 * 1024
 """More than the requests of one round write, in one log."""
 
@@ -142,6 +145,22 @@ def cluster(here: Path, there: Path, rounds: int) -> dict[str, Pair]:
     return figures
 
 
+def transactions(here: Path, there: Path, rounds: int) -> dict[str, Pair]:
+    """Transactions of fifty producers with a record in each of ten partitions, by librdkafka."""
+    with serving(here) as ours, serving(there) as theirs:
+        both = [
+            Brokers(name, one.kafka_address, [one.process.pid])
+            for name, one in (("here", ours), ("there", theirs))
+        ]
+        for one in both:
+            create(one, _TRANSACTIONS.partitions)
+        first, second = (partial(load, one, _TRANSACTIONS, _TRANSACTIONS_S) for one in both)
+        figures = in_turn(rounds, first, second)
+    for name, pair in figures.items():
+        print_pair(f"{_TRANSACTIONS.name}: {name}", pair, "here", "there")
+    return figures
+
+
 def start(here: Path, there: Path, rounds: int) -> dict[str, Pair]:
     """A start up to the first acknowledged record, and the memory after it."""
     figures = in_turn(2 * rounds, partial(_start_once, here), partial(_start_once, there))
@@ -213,6 +232,7 @@ MEASUREMENTS: Final = {
     "commit": commit,
     "cluster": cluster,
     "start": start,
+    "transactions": transactions,
 }
 
 
