@@ -31,6 +31,8 @@ class ProducerEffect(NamedTuple):
     """The marker, if the batch ends a transaction."""
 
 
+_new: Final = tuple.__new__
+"""Makes a named tuple in half the time of calling its class; see `protocol/known/__init__.py`."""
 NO_EFFECT: Final = ProducerEffect(False, False, None)
 _SEQUENCE: Final = ProducerEffect(True, False, None)
 _TRANSACTIONAL_SEQUENCE: Final = ProducerEffect(True, True, None)
@@ -51,7 +53,7 @@ def effect_of(header: BatchHeader, marker: EndMarker | None) -> ProducerEffect:
     if header.producer_id < 0:
         return NO_EFFECT
     if attributes & CONTROL_BIT:
-        return NO_EFFECT if marker is None else ProducerEffect(False, False, marker)
+        return NO_EFFECT if marker is None else _new(ProducerEffect, (False, False, marker))
     if attributes & TRANSACTIONAL_BIT:
         return _TRANSACTIONAL_SEQUENCE if header.base_sequence >= 0 else _TRANSACTIONAL
     return _SEQUENCE if header.base_sequence >= 0 else NO_EFFECT

@@ -65,6 +65,8 @@ _NONE: Final = ErrorCode.NONE
 _APPENDED_AT_ONCE: Final = 10
 """Partitions of one marker that are appended in a step: 0.3 ms."""
 _WRITTEN: Final = PartitionProduced(0, _NONE)
+_new: Final = tuple.__new__
+"""Makes a named tuple in half the time of calling its class; see `protocol/known/__init__.py`."""
 _Outcome = ErrorCode | StoredBatch
 
 
@@ -166,7 +168,8 @@ class MarkerWriter:
             last_offset = result.last_offset
         else:
             last_offset = result.original.last_offset
-        return StoredBatch(partition, _WRITTEN, last_offset + 1, partition.leader_epoch)
+        fields = (partition, _WRITTEN, last_offset + 1, partition.leader_epoch)
+        return _new(StoredBatch, fields)
 
     async def _committed(self, rows: list[list[_Outcome]]) -> list[list[ErrorCode]]:
         """The code for each partition, once what was appended is committed or cannot be."""

@@ -49,6 +49,8 @@ QUESTIONS_MAX: Final = 3
 """Questions about one batch; a marker comes between question and append once, if at all."""
 _NONE: Final = ErrorCode.NONE
 """Read once: a member of an enum takes 0.1 to 0.2 us in Python 3.11."""
+_new: Final = tuple.__new__
+"""Makes a named tuple in half the time of calling its class; see `protocol/known/__init__.py`."""
 _RETRIED: Final = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -110,9 +112,11 @@ class TransactionalBatch(Unsettled):
         is_add = flight.request.version >= ADDS_FROM
         self._question = question
         self._asked += 1
-        place = TransactionPartition(partition.topic, partition.index, partition.topic_id_bytes)
+        fields = (partition.topic, partition.index, partition.topic_id_bytes)
+        places = (_new(TransactionPartition, fields),)
         identity, version = (header.producer_id, header.producer_epoch), 2 if is_add else 0
-        ask = TransactionAsk(flight.transactional_id, *identity, is_add, version, (place,))
+        row = (flight.transactional_id, *identity, is_add, version, places)
+        ask = _new(TransactionAsk, row)
         self._answered: AnsweredNowOrLater = flight.parts.ask(ask)
         return self._answered
 

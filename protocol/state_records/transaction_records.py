@@ -8,11 +8,10 @@ tagged fields are in `_TAGS`. Those from 10000 on are Echoless's own, and Kafka 
 from __future__ import annotations
 
 import enum
+import struct
 import uuid
 from collections.abc import Iterable
 from functools import lru_cache
-from itertools import groupby
-from operator import attrgetter
 from typing import Final, NamedTuple
 
 from echoless.protocol.errors import DecodeError
@@ -184,17 +183,13 @@ def _tags(value: TransactionValue) -> Iterable[tuple[int, bytes]]:
 
 
 def _pack_topics(partitions: Iterable[TransactionPartition]) -> bytes:
-    topics = [
-        (topic, topic_id, [each.partition for each in found])
-        for (topic, topic_id), found in groupby(
-            sorted(partitions, key=attrgetter("topic", "topic_id", "partition")),
-            attrgetter("topic", "topic_id"),
-        )
-    ]
-    parts = [pack_size(len(topics), flexible=True)]
-    for topic, topic_id, indexes in topics:
+    indexes_of: dict[tuple[str, bytes], list[int]] = {}
+    for topic, index, topic_id in partitions:
+        indexes_of.setdefault((topic, topic_id), []).append(index)
+    parts = [pack_size(len(indexes_of), flexible=True)]
+    for (topic, topic_id), indexes in sorted(indexes_of.items()):
         parts += pack_string(topic, flexible=True), pack_size(len(indexes), flexible=True)
-        parts += map(INT32.pack, indexes)
+        parts.append(struct.pack(f">{len(indexes)}i", *sorted(indexes)))
         parts.append(NO_TAGS if topic_id == NO_TOPIC_ID else _pack_tags([(_TOPIC_ID, topic_id)]))
     return b"".join(parts)
 

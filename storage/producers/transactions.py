@@ -27,6 +27,9 @@ from echoless.storage.producers.order import ProducerOrder
 _NONE: Final = -1
 _NO_MARKER: Final = (_NONE, -1, -1, -1, -1)
 
+_new: Final = tuple.__new__
+"""Makes a named tuple in half the time of calling its class; see `protocol/known/__init__.py`."""
+
 PRODUCER_ROW: Final = struct.Struct("<qqbiqqq")
 """producer_id | first offset, -1 without an open transaction | type, -1 without a marker | coordinator epoch | number | offset | timestamp"""
 ENDED_ROW: Final = struct.Struct("<qq")
@@ -100,9 +103,8 @@ class ProducerTransactions:
         last = self.last_markers.get(producer_id)
         if last is not None and number < last.number:
             kind, number = last.type, last.number
-        self.last_markers[producer_id] = LastMarker(
-            kind, marker.coordinator_epoch, number, offset, timestamp
-        )
+        fields = (kind, marker.coordinator_epoch, number, offset, timestamp)
+        self.last_markers[producer_id] = _new(LastMarker, fields)
 
     def freeze(self) -> FrozenTransactions:
         """Returns the present state, unaffected by later changes. Costs some 10 ns for each producer."""

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from echoless.broker.decisions.decisions import Decisions, window_of
-from echoless.broker.decisions.events import FaultHit
+from echoless.broker.decisions.events import FaultHit, TransactionStep, TransactionStepName
 from echoless.broker.decisions.stream import DecisionStream, Selection
 from echoless.broker.metrics import Metrics
 from echoless.broker.network.request import Peer, Request
@@ -173,3 +173,34 @@ def test_the_memory_of_long_client_ids_is_bounded() -> None:
     assert last is not None
     assert last.client_id == "c" * 255
     assert {event.client_id for event in decisions.latest_events(2)} == {"c" * 255}
+
+
+def _step(client_id: str | None = None) -> TransactionStep:
+    return TransactionStep(0, 1000, TransactionStepName.COMMIT, "t", 7, 0, client_id=client_id)
+
+
+def test_a_step_is_made_when_someone_looks() -> None:
+    """Then it has the number of the moment in which it was recorded; one of large values is made at once, and once."""
+    decisions, made = Decisions(Metrics()), list[str]()
+
+    def make(name: str) -> TransactionStep:
+        made.append(name)
+        return _step("c" * 30_000)
+
+    decisions.record_transaction(make, "first")
+    _append(decisions, _partition(), _header())
+    decisions.record_transaction(make, "large", is_large=True)
+    assert made == ["large"]
+    steps = decisions.latest_transactions(9)
+    assert made == ["large", "first"]
+    assert [(one.number, one.client_id) for one in steps] == [(3, "c" * 255), (1, "c" * 255)]
+
+
+async def test_who_follows_is_shown_a_step_at_once() -> None:
+    """And whoever looks back later is shown the same one."""
+    decisions, stream = Decisions(Metrics()), DecisionStream()
+    decisions.follow(stream)
+    decisions.record_transaction(_step)
+    shown = await stream.take()
+    assert shown is not None
+    assert shown.events == decisions.latest_transactions(9) == [_step()._replace(number=1)]
