@@ -16,7 +16,7 @@ import typer
 
 _PATH: Final = Path(__file__).parents[2]
 """Directory that `echoless` is imported from."""
-_PACKAGES: Final = ("protocol", "client", "pipeline", "spark")
+_PACKAGES: Final = ("protocol", "client", "diagram", "pipeline", "spark")
 _SUFFIXES: Final = frozenset({".py", ".properties", ".html", ".xml"})
 _ZIP: Final = "echoless.zip"
 _SCRIPT: Final = "echoless_pipeline.py"

@@ -1,14 +1,16 @@
 """One audit from start to end: logs are read once, all other steps work on tables.
 
-1. the headers are read, the CRCs checked     -> batches.parquet, runs.parquet, extents.parquet
-2. runs of each producer are judged           -> findings.parquet
-3. extents of each log are judged             -> findings.parquet
-4. replicas are compared with each other      -> findings.parquet
+1. the headers are read, the CRCs checked     -> batches, runs, extents, transaction_parts
+2. parts of transactions are joined           -> transactions: aborted and open ones
+3. runs of each producer are judged           -> findings
+4. extents of each log are judged             -> findings
+5. replicas are compared with each other      -> findings
+6. what damage, aborted transactions and compaction explain becomes a note; producers get their names
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,16 +19,28 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
+from echoless.pipeline.audit.compaction import excuse_compacted
 from echoless.pipeline.audit.extents import FAULT_RECORD_COUNT
 from echoless.pipeline.audit.findings import Finding, FindingKind, Severity
 from echoless.pipeline.audit.log_checkpoints import LogCheckpoints
+from echoless.pipeline.audit.producer_names import PRODUCERS_MAX, Place, ProducerNames
 from echoless.pipeline.audit.replicas import compare_replicas
 from echoless.pipeline.audit.runs import PARTITION_KEY
 from echoless.pipeline.audit.scan_tables import TABLES, scan, table_path
-from echoless.pipeline.audit.streams import judge_extents, judge_runs
+from echoless.pipeline.audit.streams import (
+    PartitionOfReplica,
+    findings_of_transactions,
+    judge_extents,
+    judge_runs,
+    judge_transactions,
+)
+from echoless.pipeline.audit.transaction_history import TransactionOutcome
+from echoless.pipeline.audit.visibility import place_and_excuse
 
 FINDINGS_SHOWN_MAX: Final = 1000
 EXPIRATION_MS_DEFAULT: Final = 86_400_000
+NameProducers = Callable[[Collection[Place]], "ProducerNames"]
+"""Looks up the names of producers that findings are about."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -36,6 +50,8 @@ class AuditTables:
     batches: DataFrame
     runs: DataFrame
     extents: DataFrame
+    transactions: DataFrame
+    """Transactions that were aborted or are open."""
     partitions: DataFrame
     findings: DataFrame
 
@@ -47,6 +63,7 @@ def audit(
     *,
     checkpoints: LogCheckpoints,
     expiration_ms: int = EXPIRATION_MS_DEFAULT,
+    name_producers: NameProducers | None = None,
 ) -> AuditTables:
     """Reads the logs that `source` names (options of `echoless-batches`) and judges them.
 
@@ -55,22 +72,73 @@ def audit(
     directory = directory.resolve()  # tasks may have another working directory
     tables = _Tables(session, directory)
     scan(session, source, directory)
-    batches, runs, extents = (tables.read(name, table.ddl) for name, table in TABLES.items())
-    partitions = tables.keep("partitions", _summarise(extents))
+    batches, runs, extents, parts = (tables.read(name, table.ddl) for name, table in TABLES.items())
+    transactions = tables.keep("transactions", judge_transactions(parts))
+    partitions = tables.keep("partitions", _summarise(extents, transactions))
+    compaction = {**checkpoints.compaction, **dict.fromkeys(_with_sparse_batches(partitions), True)}
     complete = frozenset(
         tuple(row) for row in partitions.where("first_offset = 0").select(*PARTITION_KEY).collect()
     )
-    of_log = judge_extents(extents, checkpoints.recovery_points).cache()
-    of_producers = judge_runs(runs, complete, expiration_ms)
+    of_log = judge_extents(extents, checkpoints.recovery_points, compaction).cache()
     hidden = hidden_offsets(of_log)
-    of_replicas = compare_replicas(batches, partitions, hidden, checkpoints.high_watermarks)
-    findings = excuse_hidden(of_producers, hidden).union(of_log).union(of_replicas)
+    of_producers = _of_producers(
+        judge_runs(runs, complete, expiration_ms), batches, transactions, hidden, compaction
+    )
+    of_replicas = compare_replicas(batches, partitions, hidden, checkpoints, compaction)
+    findings = of_producers.union(findings_of_transactions(transactions))
+    findings = findings.union(of_log).union(of_replicas)
     return AuditTables(
         batches=batches,
         runs=runs,
         extents=extents,
+        transactions=transactions,
         partitions=partitions,
-        findings=tables.keep("findings", findings),
+        findings=tables.keep("findings", _named(findings, name_producers)),
+    )
+
+
+def _of_producers(
+    judged: DataFrame,
+    batches: DataFrame,
+    transactions: DataFrame,
+    hidden: DataFrame,
+    compaction: Mapping[PartitionOfReplica, bool],
+) -> DataFrame:
+    """Makes notes of the findings about producers that something else explains."""
+    placed = place_and_excuse(judged.cache(), batches, transactions)
+    compacted = [key for key, is_compacted in compaction.items() if is_compacted]
+    return excuse_compacted(excuse_hidden(placed, hidden), batches, compacted)
+
+
+def _with_sparse_batches(partitions: DataFrame) -> list[PartitionOfReplica]:
+    """Returns the logs that have batches which only compaction leaves."""
+    rows = partitions.where("sparse > 0").select(*PARTITION_KEY).collect()
+    return [(row[0], row[1], row[2]) for row in rows]
+
+
+def _named(findings: DataFrame, name_producers: NameProducers | None) -> DataFrame:
+    """Adds transactional ids and client ids where they are known."""
+    if name_producers is None:
+        return findings
+    kept = findings.cache()
+    of_producers = kept.where("producer_id IS NOT NULL").select("topic", "partition", "producer_id")
+    places = [
+        (row[0], row[1], row[2]) for row in of_producers.distinct().limit(PRODUCERS_MAX).collect()
+    ]
+    names = name_producers(places) if places else ProducerNames()
+    session = findings.sparkSession
+    ids = session.createDataFrame(
+        list(names.transactional_ids.items()), "producer_id long, transactional_id string"
+    )
+    clients = session.createDataFrame(
+        [(*place, name) for place, name in names.client_ids.items()],
+        "topic string, partition int, producer_id long, client_id string",
+    )
+    return (
+        kept.drop("transactional_id", "client_id")
+        .join(f.broadcast(ids), ["producer_id"], "left")
+        .join(f.broadcast(clients), ["topic", "partition", "producer_id"], "left")
+        .select(*Finding._fields)
     )
 
 
@@ -92,18 +160,31 @@ class _Tables:
         return table_path(self._directory, name).as_uri()
 
 
-def _summarise(extents: DataFrame) -> DataFrame:
-    """Summarises extents in one row for each partition of each replica."""
+def _summarise(extents: DataFrame, transactions: DataFrame) -> DataFrame:
+    """Summarises logs in one row for each partition of each replica."""
     is_believed = f.col("fault").isNull() | (f.col("fault") == FAULT_RECORD_COUNT)
-    return extents.groupBy(*PARTITION_KEY).agg(
+    of_outcome = {
+        name: f.sum(f.when(f.col("outcome") == outcome.value, f.col("records")))
+        for name, outcome in (
+            ("aborted", TransactionOutcome.ABORTED),
+            ("open", TransactionOutcome.OPEN),
+        )
+    }
+    in_transactions = transactions.groupBy(*PARTITION_KEY).agg(
+        *(f.coalesce(total, f.lit(0)).alias(name) for name, total in of_outcome.items())
+    )
+    logs = extents.groupBy(*PARTITION_KEY).agg(
         f.min(f.when(is_believed, f.col("base_offset"))).alias("first_offset"),
         (f.max(f.when(is_believed, f.col("last_offset"))) + 1).alias("end_offset"),
         f.sum("batches").alias("batches"),
         f.sum("records").alias("records"),
+        f.sum("markers").alias("markers"),
+        f.sum("sparse").alias("sparse"),
         f.sum("bytes").alias("bytes"),
         f.min(f.when(is_believed, f.col("first_timestamp"))).alias("first_timestamp"),
         f.max(f.when(is_believed, f.col("last_timestamp"))).alias("last_timestamp"),
     )
+    return logs.join(in_transactions, list(PARTITION_KEY), "left").fillna(0, ["aborted", "open"])
 
 
 def hidden_offsets(of_log: DataFrame) -> DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
@@ -12,12 +13,23 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from echoless.pipeline.audit.audit import EXPIRATION_MS_DEFAULT, audit
+from echoless.client.connection_errors import ConnectionFailedError
+from echoless.client.security import Security
+from echoless.pipeline.audit.audit import EXPIRATION_MS_DEFAULT, NameProducers, audit
+from echoless.pipeline.audit.cluster_facts import read_cluster_facts
 from echoless.pipeline.audit.duplicates import NoMetricsError, count_duplicates
 from echoless.pipeline.audit.log_checkpoints import LogCheckpoints, read_checkpoints
+from echoless.pipeline.audit.producer_names import (
+    Place,
+    ProducerNames,
+    client_ids,
+    ids_in_cluster,
+    ids_in_directories,
+)
 from echoless.pipeline.audit.report import ReportFacts, write_report
 from echoless.pipeline.audit.verdict import show_verdict
 from echoless.pipeline.batches.data_directory import NotADataDirectoryError
+from echoless.pipeline.batches.partition_leader import ClusterReadError
 from echoless.pipeline.security_arguments import checked, file_options
 from echoless.pipeline.session import open_session
 
@@ -37,7 +49,12 @@ def audit_command(
         str | None,
         typer.Option(metavar="FILE", help="Properties with the cluster's security options."),
     ] = None,
-    topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
+    topic: Annotated[
+        str | None, typer.Option(help="Only this topic; default: all but internal ones.")
+    ] = None,
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Internal topics, too: offsets, transactions.")
+    ] = False,
     output: Annotated[
         Path | None, typer.Option(help="A new directory for the tables, as Parquet.")
     ] = None,
@@ -54,13 +71,15 @@ def audit_command(
     master: Annotated[str | None, typer.Option(help="Spark's master; default: local[*].")] = None,
 ) -> None:
     """Prove from batch headers that every record is stored once, and in order."""
-    security = file_options(command_config, "--command-config")
-    checked(security, "--command-config")
-    source, checkpoints = _source(paths or [], bootstrap_server, topic)
-    source |= security if bootstrap_server is not None else {}
+    options = file_options(command_config, "--command-config")
+    security = checked(options, "--command-config")
+    source = _source(paths or [], bootstrap_server, topic)
+    source |= options if bootstrap_server is not None else {}
+    source |= {"includeInternal": "true"} if internal else {}
     if output is not None and output.exists() and any(output.iterdir()):
         raise typer.BadParameter(f"{output} is not empty", param_hint="--output")
     duplicates = None if admin_server is None else _duplicates(admin_server)
+    checkpoints = _checkpoints(paths or [], bootstrap_server, topic, security)
     session = open_session("echoless audit", master=master)
     with tempfile.TemporaryDirectory(prefix="echoless-audit-") as temporary:
         tables = audit(
@@ -69,6 +88,7 @@ def audit_command(
             output or Path(temporary),
             checkpoints=checkpoints,
             expiration_ms=expiration_ms,
+            name_producers=_names(paths or [], bootstrap_server, security, admin_server),
         )
         if report is not None:
             facts = ReportFacts(
@@ -90,18 +110,45 @@ def _duplicates(admin_servers: str) -> int:
         raise typer.BadParameter(str(error), param_hint="--admin-server") from error
 
 
-def _source(
-    paths: list[str], bootstrap_server: str | None, topic: str | None
-) -> tuple[dict[str, str], LogCheckpoints]:
-    """Returns the options of the data source, and the checkpoints of data directories."""
+def _source(paths: list[str], bootstrap_server: str | None, topic: str | None) -> dict[str, str]:
+    """Returns the options of the data source."""
     if bool(paths) == (bootstrap_server is not None):
         raise typer.BadParameter("give data directories, or --bootstrap-server")
     of_topic = {} if topic is None else {"topic": topic}
     if bootstrap_server is not None:
-        return {"kafka.bootstrap.servers": bootstrap_server, **of_topic}, LogCheckpoints.none()
+        return {"kafka.bootstrap.servers": bootstrap_server, **of_topic}
     if len(set(paths)) < len(paths):
         raise typer.BadParameter("each data directory once")
+    return {"paths": json.dumps(paths), **of_topic}
+
+
+def _checkpoints(
+    paths: list[str], bootstrap_server: str | None, topic: str | None, security: Security
+) -> LogCheckpoints:
+    """Asks what is known of the logs besides their batches. Raises `typer.BadParameter`."""
     try:
-        return {"paths": json.dumps(paths), **of_topic}, read_checkpoints(paths)
-    except NotADataDirectoryError as error:
+        if bootstrap_server is not None:
+            return read_cluster_facts(bootstrap_server, topic, security)
+        return read_checkpoints(paths)
+    except (NotADataDirectoryError, ClusterReadError, ConnectionFailedError, ValueError) as error:
         raise typer.BadParameter(str(error)) from error
+
+
+def _names(
+    paths: list[str],
+    bootstrap_server: str | None,
+    security: Security,
+    admin_servers: str | None,
+) -> NameProducers:
+    """Returns how the names of producers are looked up, once there is a finding about them."""
+
+    def look_up(places: Collection[Place]) -> ProducerNames:
+        wanted = {producer_id for _, _, producer_id in places}
+        return ProducerNames(
+            transactional_ids=ids_in_directories(paths, wanted)
+            if bootstrap_server is None
+            else ids_in_cluster(bootstrap_server, wanted, security),
+            client_ids={} if admin_servers is None else client_ids(admin_servers, places),
+        )
+
+    return look_up

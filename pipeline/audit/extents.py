@@ -21,6 +21,7 @@ from echoless.pipeline.audit.arrow_rows import (
     starts_of,
 )
 from echoless.pipeline.audit.runs import PARTITION_KEY
+from echoless.protocol.record_batch import CONTROL_BIT
 
 
 class Extent(NamedTuple):
@@ -46,6 +47,11 @@ class Extent(NamedTuple):
     hole_end: int | None
     batches: int
     records: int
+    """Number of records, without those of control batches."""
+    markers: int
+    """Number of markers that end transactions."""
+    sparse: int
+    """Number of batches with fewer records than offsets, as only compaction leaves them."""
     bytes: int
     first_timestamp: int | None
     """Smallest timestamp in ms that is not -1; null if there is none."""
@@ -86,7 +92,7 @@ def _merge(batch: pa.RecordBatch) -> pa.RecordBatch:
         "last_leader_epoch": of_last.column("leader_epoch"),
         **_holes(batch, firsts),
         "batches": pa.array(np.where(is_readable, lasts - firsts + 1, 0)),
-        "records": pa.array(np.add.reduceat(np.maximum(integers(batch, "count"), 0), firsts)),
+        **_counts(batch, firsts),
         "bytes": pa.array(np.add.reduceat(integers(batch, "bytes"), firsts)),
         "first_timestamp": pa.array(first_timestamps, mask=first_timestamps == _NO_TIME),
         "last_timestamp": pa.array(last_timestamps, mask=last_timestamps < 0),
@@ -97,6 +103,23 @@ def _merge(batch: pa.RecordBatch) -> pa.RecordBatch:
         for field in EXTENT_SCHEMA
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=EXTENT_SCHEMA)
+
+
+def _counts(batch: pa.RecordBatch, firsts: Integers) -> dict[str, pa.Array]:
+    """Returns the columns that count something in each batch."""
+    counts = integers(batch, "count")
+    attributes = integers(batch, "attributes")
+    is_control = (attributes > 0) & ((attributes & CONTROL_BIT) != 0)
+    spans = integers(batch, "last_offset") - integers(batch, "base_offset") + 1
+    columns = {
+        "records": np.where(is_control, 0, np.maximum(counts, 0)),
+        "markers": integers(batch, "marker") >= 0,
+        "sparse": booleans(batch, "crc_ok") & (counts < spans),
+    }
+    return {
+        name: pa.array(np.add.reduceat(column.astype(np.int64), firsts))
+        for name, column in columns.items()
+    }
 
 
 def _holes(batch: pa.RecordBatch, firsts: Integers) -> dict[str, pa.Array]:

@@ -3,8 +3,9 @@
 Offsets never overlap and never decrease, leader epochs never decrease, and every CRC is correct. Damage hides
 offsets; the batches around it show which ones.
 
-Compaction leaves holes between the batches of a file, so these are a note, one for each log. From file to file
-offsets continue, since compaction keeps the last batch of each: a hole there is a problem.
+Compaction leaves holes between the batches of a file, so these are a note, one for each log; in a log that is known
+not to be compacted they are a problem. From file to file offsets continue, since compaction keeps the last batch of each:
+a hole there is a problem.
 
 Bytes at the very end of a log that are not a whole batch were never promised to be on disk, unless they are below
 the recovery point or the broker was stopped cleanly: a note, as in `echoless verify`.
@@ -16,9 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from echoless.pipeline.audit.extents import FAULT_CRC, FAULT_DAMAGE, FAULT_RECORD_COUNT, Extent
 from echoless.pipeline.audit.findings import Finding, FindingKind, Severity
+
+_CAUSES: Final = {
+    None: "compaction removed them, or they are lost",
+    True: "compaction removed them",
+    False: "they are lost, for this log is not compacted",
+}
 
 
 @dataclass(slots=True)
@@ -27,6 +35,8 @@ class LogHistory:
 
     promised_offset: int
     """Offset below which everything was promised to be on disk."""
+    is_compacted: bool | None = None
+    """Whether compaction may have removed batches; None if it is not known."""
     next_offset: int | None = None
     """End of the extents so far, below which no other may begin; None before the first one."""
     file: str | None = None
@@ -64,8 +74,9 @@ class LogHistory:
         """Ends the log; yields its remaining faults."""
         if self.first_hole is not None:
             places = f" in {self.holes} places, first these" if self.holes > 1 else ""
-            text = f"offsets are missing{places}: compaction removed them, or they are lost"
-            yield self.first_hole._replace(text=text, records=self.missing)
+            severity = Severity.PROBLEM if self.is_compacted is False else Severity.NOTE
+            text = f"offsets are missing{places}: {_CAUSES[self.is_compacted]}"
+            yield self.first_hole._replace(text=text, records=self.missing, severity=severity)
         if self.damaged:
             yield from self._report_end()
 
@@ -99,7 +110,7 @@ class LogHistory:
         if self.first_hole is None:
             about = _about(extent, FindingKind.OFFSET_GAP, "", severity=Severity.NOTE)
             self.first_hole = about._replace(
-                base_offset=first.start, last_offset=first.stop - 1, position=None
+                base_offset=first.start, last_offset=first.stop - 1, position=None, timestamp=None
             )
         self.holes += holes
         self.missing += missing
@@ -140,4 +151,5 @@ def _about(
         last_offset=extent.last_offset,
         file=extent.file,
         position=extent.position,
+        timestamp=extent.first_timestamp,
     )

@@ -4,6 +4,9 @@ Equal data is not shuffled: tasks digest the batches of fixed ranges of offsets,
 are compared only where digests differ. Batches are equal if offsets, CRC, leader epoch and length are; the CRC
 represents everything else.
 
+The cleaner of each broker has its own pace. So below the offset that the cleaners of a compacted log have reached nothing is
+compared, and nothing at all if one of them does not say.
+
 Above the smallest high watermark of the replicas the ends of logs may differ until a follower has truncated its own:
 that is a note.
 """
@@ -17,25 +20,34 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from echoless.pipeline.audit.findings import FINDING_DDL, Finding, FindingKind, Severity
+from echoless.pipeline.audit.log_checkpoints import LogCheckpoints
 from echoless.pipeline.audit.streams import PartitionOfReplica
 
 _RANGE_BITS: Final = 16
 """Base-2 logarithm of the number of offsets that are digested together."""
 _PARTITION: Final = ("topic", "partition")
+_ALL: Final = 2**62
+"""Above all offsets."""
 
 
 def compare_replicas(
     batches: DataFrame,
     partitions: DataFrame,
     hidden: DataFrame,
-    high_watermarks: Mapping[PartitionOfReplica, int],
+    checkpoints: LogCheckpoints,
+    compaction: Mapping[PartitionOfReplica, bool],
 ) -> DataFrame:
     """Finds the first difference of each partition that more than one replica has.
 
     Offsets that damage hides in one replica (`hidden`) are compared in none.
     """
     session = batches.sparkSession
-    common = _common_ranges(partitions, high_watermarks)
+    cleaned = {
+        key: checkpoints.cleaned.get(key, _ALL)
+        for key, is_compacted in compaction.items()
+        if is_compacted
+    }
+    common = _common_ranges(partitions, checkpoints.high_watermarks, cleaned)
     if common.isEmpty():
         return session.createDataFrame([], FINDING_DDL)
     within = batches.where("crc_ok").join(f.broadcast(common), list(_PARTITION))
@@ -60,20 +72,30 @@ def _digest() -> Column:
 
 
 def _common_ranges(
-    partitions: DataFrame, high_watermarks: Mapping[PartitionOfReplica, int]
+    partitions: DataFrame,
+    high_watermarks: Mapping[PartitionOfReplica, int],
+    cleaned: Mapping[PartitionOfReplica, int],
 ) -> DataFrame:
     """Returns the offsets that every replica of a partition has, and the end of the committed ones."""
     session = partitions.sparkSession
-    watermarks = session.createDataFrame(
-        [(*key, offset) for key, offset in high_watermarks.items()],
-        "replica string, topic string, partition int, high_watermark long",
-    )
+
+    def offsets(name: str, of: Mapping[PartitionOfReplica, int]) -> DataFrame:
+        rows = [(*key, offset) for key, offset in of.items()]
+        return session.createDataFrame(
+            rows, f"replica string, topic string, partition int, {name} long"
+        )
+
     return (
-        partitions.join(watermarks, ["replica", *_PARTITION], "left")
+        partitions.join(
+            offsets("high_watermark", high_watermarks), ["replica", *_PARTITION], "left"
+        )
+        .join(offsets("cleaned", cleaned), ["replica", *_PARTITION], "left")
         .groupBy(*_PARTITION)
         .agg(
             f.count("*").alias("replicas"),
-            f.max("first_offset").alias("first_common"),
+            f.greatest(f.max("first_offset"), f.max(f.coalesce("cleaned", f.lit(0)))).alias(
+                "first_common"
+            ),
             f.min("end_offset").alias("end_common"),
             f.min(f.coalesce("high_watermark", f.lit(0))).alias("committed"),
         )
@@ -117,6 +139,7 @@ def _findings(suspects: DataFrame, first_offsets: DataFrame, common: DataFrame) 
             f.max("last_offset").alias("last_offset"),
             f.min(f.struct("replica", "file")).getField("file").alias("file"),
             f.min(f.struct("replica", "position")).getField("position").alias("position"),
+            f.min("max_timestamp").alias("timestamp"),
         )
         .join(f.broadcast(common), list(_PARTITION))
     )
@@ -125,6 +148,6 @@ def _findings(suspects: DataFrame, first_offsets: DataFrame, common: DataFrame) 
         "severity": f.when(is_committed, Severity.PROBLEM.value).otherwise(Severity.NOTE.value),
         "kind": f.lit(FindingKind.DIVERGENCE.value),
         **{n: f.col(n) for n in ("replica", *_PARTITION, "text", "base_offset", "last_offset")},
-        **{name: f.col(name) for name in ("file", "position")},
+        **{name: f.col(name) for name in ("file", "position", "timestamp")},
     }
     return found.select(*(columns.get(name, f.lit(None)).alias(name) for name in Finding._fields))

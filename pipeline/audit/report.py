@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,13 +10,20 @@ from html import escape
 from importlib import resources
 from pathlib import Path
 from string import Template
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyspark.sql import Row
 
 from echoless.pipeline.audit.audit import AuditTables, shown
 from echoless.pipeline.audit.charts import PlotLine, area_chart, line_chart
-from echoless.pipeline.audit.findings import Finding, FindingKind, Severity
+from echoless.pipeline.audit.findings import (
+    Finding,
+    FindingKind,
+    Severity,
+    producer_text,
+    time_text,
+)
+from echoless.pipeline.audit.log_diagram import LogDiagram, draw_log, is_drawn
 from echoless.pipeline.audit.runs import SequenceRun
 from echoless.pipeline.audit.timeline import (
     SequenceTimeline,
@@ -55,10 +63,14 @@ def write_report(path: Path, tables: AuditTables, facts: ReportFacts) -> None:
         "counts": _table(sorted(counts, reverse=True), ("severity", "kind", "count")),
         **_time_charts(time_slices(tables)),
         "sequences_about": _about(timelines),
-        "sequence_charts": "".join(map(_sequence_chart, timelines)),
+        "sequence_charts": "".join(
+            _sequence_chart(timeline)
+            + _drawn(_anchor(timeline), draw_log(tables, timeline.findings))
+            for timeline in timelines
+        ),
         "duplicates": _duplicates(facts.duplicates_avoided),
         "partitions": _table(partitions.collect(), partitions.columns),
-        "findings": _findings(shown(tables.findings)),
+        "findings": _findings(shown(tables.findings), _anchors(timelines)),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     template = resources.files(__package__).joinpath(_TEMPLATE).read_text("utf-8")
@@ -112,6 +124,28 @@ def _sequence_chart(timeline: SequenceTimeline) -> str:
     return f"<h3>{escape(title)}</h3>{line_chart(title, lines)}"
 
 
+def _drawn(anchor: str, diagram: LogDiagram | None) -> str:
+    """Embeds a diagram as an image, so that its styles stay its own."""
+    if diagram is None:
+        return ""
+    data = base64.b64encode(diagram.svg.encode()).decode()
+    return (
+        f'<figure id="{anchor}"><figcaption class="soft">{diagram.batches} batches of this producer as the log holds '
+        f"them: a batch that is stored twice has one letter, and stands twice at the bottom.</figcaption>"
+        f'<img alt="{escape(diagram.title)}" src="data:image/svg+xml;base64,{data}"></figure>'
+    )
+
+
+def _anchor(of: SequenceTimeline | Finding) -> str:
+    """Returns the name of a producer's diagram in the page."""
+    parts = (of.replica, of.topic, str(of.partition), str(of.producer_id))
+    return "diagram-" + base64.urlsafe_b64encode("|".join(parts).encode()).decode().rstrip("=")
+
+
+def _anchors(timelines: Sequence[SequenceTimeline]) -> set[str]:
+    return {_anchor(timeline) for timeline in timelines if timeline.findings}
+
+
 def _run_line(run: SequenceRun) -> PlotLine:
     base, last = run.base_sequence, run.base_sequence + run.sequences - 1
     title = f"epoch {run.producer_epoch}: sequences {base} to {run.last_sequence}"
@@ -136,15 +170,13 @@ def _duplicates(count: int | None) -> str:
     return f"{count:,} batches came again since the brokers started, and were stored once."
 
 
-def _findings(findings: Sequence[Finding]) -> str:
-    columns = ("severity", "kind", "log", "offset", "producer", "what", "where")
-    return _table([_finding_row(one) for one in findings], columns) or "<p>None.</p>"
+def _findings(findings: Sequence[Finding], anchors: set[str]) -> str:
+    columns = ("severity", "kind", "log", "offset", "time", "producer", "what", "where", "diagram")
+    return _table([_finding_row(one, anchors) for one in findings], columns) or "<p>None.</p>"
 
 
-def _finding_row(finding: Finding) -> dict[str, object]:
-    producer = where = ""
-    if finding.producer_id is not None:
-        producer = f"{finding.producer_id} epoch {finding.producer_epoch}"
+def _finding_row(finding: Finding, anchors: set[str]) -> dict[str, object]:
+    anchor, where = _anchor(finding), ""
     if finding.file is not None:
         where = f"{finding.replica}: {finding.file} at {finding.position}"
     return {
@@ -152,9 +184,11 @@ def _finding_row(finding: Finding) -> dict[str, object]:
         "kind": finding.kind.replace("_", " "),
         "log": f"{finding.topic}-{finding.partition}",
         "offset": finding.base_offset,
-        "producer": producer,
+        "time": "" if finding.timestamp is None else time_text(finding.timestamp),
+        "producer": producer_text(finding).removeprefix("producer "),
         "what": finding.text,
         "where": where,
+        "diagram": _Link(anchor) if is_drawn(finding) and anchor in anchors else "",
     }
 
 
@@ -168,14 +202,23 @@ def _table(rows: Sequence[Row | dict[str, object]], columns: Sequence[str]) -> s
     )
     body = "".join(
         "<tr>"
-        + "".join(
-            f"<td{_class(name in numeric)}>{escape(_text(row[name], name))}</td>"
-            for name in columns
-        )
+        + "".join(f"<td{_class(name in numeric)}>{_cell(row[name], name)}</td>" for name in columns)
         + "</tr>"
         for row in rows
     )
     return f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
+
+
+class _Link(NamedTuple):
+    """A link to a place in the page."""
+
+    anchor: str
+
+
+def _cell(value: object, name: str) -> str:
+    if isinstance(value, _Link):
+        return f'<a href="#{value.anchor}">{escape(name)}</a>'
+    return escape(_text(value, name))
 
 
 def _is_numeric(name: str, value: object) -> bool:
@@ -192,12 +235,4 @@ def _text(value: object, name: str) -> str:
         return ""
     if not isinstance(value, int):
         return str(value)
-    return _time_text(value) if name.endswith("timestamp") else f"{value:,}"
-
-
-def _time_text(value: int) -> str:
-    try:
-        moment = datetime.datetime.fromtimestamp(value / _SECOND_MS, tz=datetime.UTC)
-    except (OverflowError, ValueError, OSError):
-        return str(value)  # beyond the calendar: a producer may send any timestamp
-    return moment.strftime("%Y-%m-%d %H:%M:%S")
+    return time_text(value) if name.endswith("timestamp") else f"{value:,}"

@@ -72,7 +72,7 @@ def _numbered_batches(batch: pa.RecordBatch) -> pa.RecordBatch:
 
     A piece is a part of the log without a hole: between pieces other tasks may have batches.
     """
-    pieces = np.cumsum(_piece_starts(batch))
+    pieces = np.cumsum(piece_starts(batch))
     producers = integers(batch, "producer_id")
     has_sequence = (producers >= 0) & (integers(batch, "base_sequence") >= 0)
     # Kafka's coordinator of groups writes sequence 0 again and again, into offsets that are committed in transactions.
@@ -94,7 +94,7 @@ def _numbered_batches(batch: pa.RecordBatch) -> pa.RecordBatch:
     return runs.append_column("piece", pa.array(pieces[order]))
 
 
-def _piece_starts(batch: pa.RecordBatch) -> Flags:
+def piece_starts(batch: pa.RecordBatch) -> Flags:
     """Marks the rows that do not directly follow the one before: in another file, or not adjacent."""
     starts = starts_of(batch, (*PARTITION_KEY, "file"))
     positions, offsets = integers(batch, "position"), integers(batch, "base_offset")

@@ -23,6 +23,11 @@ from pyspark.sql.types import StructType
 from echoless.pipeline.audit.arrow_rows import ddl_of
 from echoless.pipeline.audit.extents import EXTENT_SCHEMA, Extent, extents_of_batches
 from echoless.pipeline.audit.runs import RUN_SCHEMA, SequenceRun, runs_of_batches
+from echoless.pipeline.audit.transaction_parts import (
+    PART_SCHEMA,
+    TransactionPart,
+    parts_of_batches,
+)
 from echoless.pipeline.batches.batch_columns import ARROW_SCHEMA, DDL
 from echoless.pipeline.batches.batch_source import BatchSource
 
@@ -40,6 +45,7 @@ TABLES: Final = {
     "batches": _Table(DDL, ARROW_SCHEMA, iter),
     "runs": _Table(ddl_of(SequenceRun), RUN_SCHEMA, runs_of_batches),
     "extents": _Table(ddl_of(Extent), EXTENT_SCHEMA, extents_of_batches),
+    "transaction_parts": _Table(ddl_of(TransactionPart), PART_SCHEMA, parts_of_batches),
 }
 
 

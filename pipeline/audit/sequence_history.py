@@ -200,4 +200,5 @@ def _about(
         last_offset=run.last_offset,
         file=run.file,
         position=run.position,
+        timestamp=run.first_timestamp,
     )

@@ -11,11 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 from echoless.pipeline.audit.audit import AuditTables, shown
-from echoless.pipeline.audit.findings import Finding, Severity
+from echoless.pipeline.audit.findings import Finding, Severity, producer_text, time_text
 
 _LINES_MAX: Final = 50
 _PARTITIONS_MAX: Final = 50
 _AMOUNTS: Final = ("batches", "records", "bytes")
+_OF_TRANSACTIONS: Final = ("markers", "aborted", "open")
 
 
 def show_verdict(tables: AuditTables, console: Console) -> bool:
@@ -35,14 +36,24 @@ def _show_partitions(partitions: DataFrame, console: Console) -> None:
     for name in ("first offset", "end offset", "batches", "records", "bytes"):
         table.add_column(name, justify="right")
     rows = partitions.orderBy("topic", "partition", "replica").limit(_PARTITIONS_MAX).collect()
+    in_transactions = _OF_TRANSACTIONS if any(row["markers"] or row["open"] for row in rows) else ()
+    for name in in_transactions:
+        table.add_column(name, justify="right")
     for row in rows:
-        numbers = (row[name] for name in ("first_offset", "end_offset", *_AMOUNTS))
+        columns = ("first_offset", "end_offset", *_AMOUNTS, *in_transactions)
+        numbers = (row[name] for name in columns)
         log = f"{row['topic']}-{row['partition']}"
         table.add_row(log, row["replica"], *("-" if n is None else f"{n:,}" for n in numbers))
     console.print(table)
-    totals = partitions.groupBy().agg(f.count("*"), *(f.sum(name) for name in _AMOUNTS)).collect()
-    logs, batches, records, size = (n or 0 for n in totals[0])
+    sums = (f.sum(name) for name in (*_AMOUNTS, *_OF_TRANSACTIONS))
+    totals = partitions.groupBy().agg(f.count("*"), *sums).collect()
+    logs, batches, records, size, *rest = (n or 0 for n in totals[0])
     console.print(f"{logs:,} logs, {batches:,} batches, {records:,} records, {size:,} bytes")
+    if any(rest):
+        markers, aborted, waiting = rest
+        console.print(
+            f"{markers:,} markers; {aborted:,} records of aborted transactions, {waiting:,} of open ones"
+        )
 
 
 def _show_findings(findings: Sequence[Finding], console: Console) -> None:
@@ -60,9 +71,10 @@ def _line(finding: Finding) -> str:
         log += f" offset {finding.base_offset}"
     producer = ""
     if finding.producer_id is not None:
-        producer = f"producer {finding.producer_id} epoch {finding.producer_epoch}: "
+        producer = f"{producer_text(finding)}: "
     where = "" if finding.position is None else f" ({finding.file} at {finding.position})"
-    return f"{finding.severity}: {finding.kind}: {log}: {producer}{finding.text}{where}"
+    time = "" if finding.timestamp is None else f", {time_text(finding.timestamp)}"
+    return f"{finding.severity}: {finding.kind}: {log}{time}: {producer}{finding.text}{where}"
 
 
 def _show_counts(counts: Sequence[Row], console: Console) -> None:

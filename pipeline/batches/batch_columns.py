@@ -50,6 +50,7 @@ _COLUMNS: Final = {
     "base_timestamp": "long",  # ms; -1: none
     "max_timestamp": "long",  # ms; -1: none
     "attributes": "int",
+    "marker": "int",  # of a transaction: 0 ABORT, 1 COMMIT; null: the batch is no marker
     "crc": "long",  # by the header
     "crc_ok": "boolean",  # whether it matches the bytes
     "bytes": "long",  # of the whole batch with its header
@@ -116,6 +117,8 @@ def to_arrow(rows: int, columns: dict[str, object]) -> pa.RecordBatch:
 def _array(rows: int, value: object, of_type: pa.DataType) -> pa.Array:
     if value is None:
         return pa.nulls(rows, of_type)
+    if isinstance(value, pa.Array):
+        return value.cast(of_type)
     if isinstance(value, np.ndarray):
         return pa.array(value, of_type)
     return pa.repeat(pa.scalar(value, of_type), rows)

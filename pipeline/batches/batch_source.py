@@ -9,6 +9,7 @@
 | `kafka.bootstrap.servers` | a running cluster instead |
 | `kafka.security.protocol`, `kafka.sasl.*`, `kafka.ssl.*` | how to be let in there |
 | `topic` | only this topic |
+| `includeInternal` | `true`: internal topics, too, which are left out otherwise, unless `topic` names one |
 | `splitBytes` | about how much one task reads, 64 MiB by default |
 
 One row for each batch, with the columns of `batch_columns.py`. A task reads one range of a segment, or several small
@@ -29,8 +30,12 @@ from pyspark.sql.types import StructType
 
 from echoless.client.security import Security
 from echoless.pipeline.batches.batch_columns import DDL
-from echoless.pipeline.batches.cluster_scan import OffsetRange, plan_ranges, read_range
-from echoless.pipeline.batches.data_directory import find_partitions, find_segment_ranges
+from echoless.pipeline.batches.cluster_scan import plan_tasks, read_range
+from echoless.pipeline.batches.data_directory import (
+    INTERNAL_TOPICS,
+    find_partitions,
+    find_segment_ranges,
+)
 from echoless.pipeline.batches.segment_scan import SegmentRange, SegmentScan
 from echoless.pipeline.security import security_in
 
@@ -54,14 +59,16 @@ class BatchSource(DataSource):
         return DDL
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
-        servers = self.options.get("kafka.bootstrap.servers")
+        servers, topic = self.options.get("kafka.bootstrap.servers"), self.options.get("topic")
+        with_internal = self.options.get("includeInternal", "false").lower() == "true"
         if servers is not None:
             security = security_in(self.options)
-            return ClusterReader(servers, topic=self.options.get("topic"), security=security)
+            return ClusterReader(servers, topic, security=security, with_internal=with_internal)
         return DirectoryReader(
             _paths(self.options),
-            topic=self.options.get("topic"),
+            topic=topic,
             split_bytes=int(self.options.get("splitBytes", _SPLIT_BYTES_DEFAULT)),
+            with_internal=with_internal,
         )
 
 
@@ -73,9 +80,17 @@ def _paths(options: Mapping[str, str]) -> list[str]:
 class DirectoryReader(DataSourceReader):
     """Reader of data directories: planned on the driver, read by the tasks."""
 
-    def __init__(self, paths: Sequence[str], *, topic: str | None, split_bytes: int) -> None:
+    def __init__(
+        self,
+        paths: Sequence[str],
+        *,
+        topic: str | None,
+        split_bytes: int,
+        with_internal: bool = False,
+    ) -> None:
         self._paths = paths
         self._topic = topic
+        self._left_out = frozenset() if with_internal or topic else INTERNAL_TOPICS
         self._split_bytes = split_bytes
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -105,24 +120,36 @@ class DirectoryReader(DataSourceReader):
     def _segment_ranges(self) -> Iterator[SegmentRange]:
         for path in self._paths:
             for part in find_partitions(Path(path)):
-                if self._topic in (None, part.topic):
+                if self._topic in (None, part.topic) and part.topic not in self._left_out:
                     yield from find_segment_ranges(path, part, self._split_bytes)
 
 
 class ClusterReader(DataSourceReader):
     """Reader of a running cluster's logs, up to the high watermark."""
 
-    def __init__(self, bootstrap_servers: str, *, topic: str | None, security: Security) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: str | None,
+        *,
+        security: Security,
+        with_internal: bool = False,
+    ) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._security = security
         self._topic = topic
+        self._with_internal = with_internal
 
     def partitions(self) -> Sequence[InputPartition]:
         # Spark accepts no plan without a task: an empty cluster gets one that reads nothing.
-        ranges = plan_ranges(self._bootstrap_servers, self._topic, self._security)
-        return [InputPartition(wanted) for wanted in ranges] or [InputPartition(None)]
+        tasks = plan_tasks(
+            self._bootstrap_servers,
+            self._topic,
+            self._security,
+            with_internal=self._with_internal,
+        )
+        return [InputPartition(ranges) for ranges in tasks] or [InputPartition([])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        wanted = partition.value
-        if isinstance(wanted, OffsetRange):
+        for wanted in partition.value:
             yield from read_range(wanted)

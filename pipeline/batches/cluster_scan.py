@@ -3,19 +3,24 @@
 It works with every Kafka broker, since Fetch returns whole batches. Only committed batches can be read, and only from
 leaders; to compare replicas, their files are needed.
 
-A partition is cut into ranges of offsets, one task each. A batch belongs to the range in which it begins.
+A partition is cut into ranges of offsets; a task reads neighbouring ones until it has enough. A batch belongs to the
+range in which it begins. The plan costs one Metadata request and two ListOffsets for each broker, however many
+partitions there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from echoless.client.connection import BrokerConnection, ConnectionFailedError
 from echoless.client.security import NO_SECURITY, Security
+from echoless.client.topic_partition import TopicPartition
 from echoless.pipeline.batches.batch_columns import header_columns, to_arrow
 from echoless.pipeline.batches.batch_walk import walk
+from echoless.pipeline.batches.markers import marker_types
 from echoless.pipeline.batches.partition_leader import (
     EARLIEST,
     LATEST,
@@ -25,6 +30,8 @@ from echoless.pipeline.batches.partition_leader import (
 )
 
 _RANGE_OFFSETS: Final = 1_000_000
+_OPENING_OFFSETS: Final = 2_000
+"""Cost of finding another partition's leader, in offsets that could be read instead."""
 
 
 class OffsetRange(NamedTuple):
@@ -40,34 +47,111 @@ class OffsetRange(NamedTuple):
     security: Security = NO_SECURITY
 
 
+def plan_tasks(
+    bootstrap_servers: str,
+    topic: str | None,
+    security: Security = NO_SECURITY,
+    *,
+    with_internal: bool = False,
+) -> list[list[OffsetRange]]:
+    """Groups the ranges of `plan_ranges` into tasks. Raises `ConnectionFailedError`, `ClusterReadError`."""
+    tasks: list[list[OffsetRange]] = []
+    size = _RANGE_OFFSETS
+    for one in plan_ranges(bootstrap_servers, topic, security, with_internal=with_internal):
+        cost = one.end - one.start + _OPENING_OFFSETS
+        if size + cost > _RANGE_OFFSETS:
+            tasks.append([])
+            size = 0
+        tasks[-1].append(one)
+        size += cost
+    return tasks
+
+
 def plan_ranges(
-    bootstrap_servers: str, topic: str | None, security: Security = NO_SECURITY
+    bootstrap_servers: str,
+    topic: str | None,
+    security: Security = NO_SECURITY,
+    *,
+    with_internal: bool = False,
 ) -> list[OffsetRange]:
     """Plans ranges that together cover all logs of the cluster, or those of one topic.
 
-    Raises `ConnectionFailedError`, `ClusterReadError`.
+    Internal topics are left out unless `with_internal`, or if one is named. Raises `ConnectionFailedError`,
+    `ClusterReadError`.
     """
     with connect(bootstrap_servers, security) as bootstrap:
         metadata = read_metadata(bootstrap, topic)
+    with_internal = with_internal or topic is not None
+    leaders = {
+        TopicPartition(found.name, part.partition_index): part.leader_id
+        for found in metadata.topics
+        if with_internal or not found.is_internal
+        for part in found.partitions
+    }
+    addresses = {broker.node_id: (broker.host, broker.port) for broker in metadata.brokers}
+    bounds = _ask_bounds(leaders, addresses, security)
     ranges = []
-    for found in metadata.topics:
-        for part in sorted(found.partitions, key=lambda part: part.partition_index):
-            index = part.partition_index
-            with PartitionLeader(bootstrap_servers, found.name, index, security) as leader:
-                start, end = leader.ask_offset(EARLIEST), leader.ask_offset(LATEST)
-            ranges += [
-                OffsetRange(
-                    bootstrap_servers,
-                    found.name,
-                    index,
-                    at,
-                    min(at + _RANGE_OFFSETS, end),
-                    at == start,
-                    security,
-                )
-                for at in range(start, end, _RANGE_OFFSETS)
-            ]
+    for one in sorted(leaders):
+        start, end = bounds.get(one) or _ask_alone(bootstrap_servers, one, security)
+        ranges += [
+            OffsetRange(
+                bootstrap_servers,
+                *one,
+                at,
+                min(at + _RANGE_OFFSETS, end),
+                at == start,
+                security,
+            )
+            for at in range(start, end, _RANGE_OFFSETS)
+        ]
     return ranges
+
+
+def _ask_bounds(
+    leaders: Mapping[TopicPartition, int],
+    addresses: Mapping[int, tuple[str, int]],
+    security: Security,
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Asks each broker for the starts and ends of all logs that it leads; what is not answered is missing."""
+    bounds: dict[TopicPartition, tuple[int, int]] = {}
+    for broker, address in addresses.items():
+        led = [one for one, leader in leaders.items() if leader == broker]
+        if not led:
+            continue
+        try:
+            with BrokerConnection.open(*address, security=security) as connection:
+                starts = _list_offsets(connection, led, EARLIEST)
+                ends = _list_offsets(connection, led, LATEST)
+        except ConnectionFailedError:
+            continue  # asked alone, with further attempts
+        bounds |= {one: (starts[one], ends[one]) for one in starts.keys() & ends.keys()}
+    return bounds
+
+
+def _list_offsets(
+    connection: BrokerConnection, led: Iterable[TopicPartition], timestamp: int
+) -> dict[TopicPartition, int]:
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for name, index in led:
+        part = {"partition_index": index, "current_leader_epoch": -1, "timestamp": timestamp}
+        topics.setdefault(name, []).append(part)
+    fields = {
+        "replica_id": -1,
+        "isolation_level": 0,
+        "timeout": 30_000,
+        "topics": [{"name": name, "partitions": parts} for name, parts in topics.items()],
+    }
+    return {
+        TopicPartition(found.name, part.partition_index): int(part.offset)
+        for found in connection.request("list_offsets", fields).topics
+        for part in found.partitions
+        if not part.error_code.value
+    }
+
+
+def _ask_alone(bootstrap_servers: str, one: TopicPartition, security: Security) -> tuple[int, int]:
+    with PartitionLeader(bootstrap_servers, *one, security) as leader:
+        return leader.ask_offset(EARLIEST), leader.ask_offset(LATEST)
 
 
 def read_range(wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
@@ -88,7 +172,9 @@ def read_range(wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
                 yield to_arrow(1, {**own, "crc_ok": False, "bytes": len(data), "damage": damage})
                 return
             columns = header_columns(found.headers)
-            rows = to_arrow(len(found.positions), {**own, **columns, "crc_ok": found.crc_oks})
+            markers = marker_types(data, found.positions, found.headers)
+            own_columns = {"crc_ok": found.crc_oks, "marker": markers}
+            rows = to_arrow(len(found.positions), {**own, **columns, **own_columns})
             offset = int(columns["last_offset"].max()) + 1
             base_offsets = found.headers["base_offset"]
             is_chosen = base_offsets < wanted.end

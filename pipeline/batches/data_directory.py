@@ -22,6 +22,11 @@ from echoless.protocol.record_batch import HEADER_SIZE, read_header
 
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
+CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
+META_PROPERTIES: Final = "meta.properties"
+INTERNAL_TOPICS: Final = frozenset(
+    ("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata")
+)
 CLEAN_SHUTDOWN: Final = (".clean-shutdown", ".kafka_cleanshutdown")
 
 _SEGMENT: Final = re.compile(r"(\d{20})\.log")

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from echoless.pipeline.batches.batch_columns import header_columns, to_arrow
 from echoless.pipeline.batches.batch_walk import Walk, begins_batch, claimed_size, find_batch, walk
+from echoless.pipeline.batches.markers import marker_types
 from echoless.protocol.record_batch import HEADER_SIZE
 
 _BLOCK_BYTES: Final = 1024 * 1024
@@ -60,7 +61,7 @@ class SegmentScan:
             block = self._read_block(position)
             found = walk(block, is_last=position + len(block) >= self._end)
             if found.end:
-                yield self._batches(position, found)
+                yield self._batches(position, block, found)
                 position += found.end
             if found.damage is not None or not found.end:
                 size = self._find_next(position) - position
@@ -81,7 +82,7 @@ class SegmentScan:
     def _read(self, position: int, size: int) -> bytes:
         return os.pread(self._descriptor, max(0, min(size, self._end - position)), position)
 
-    def _batches(self, start: int, found: Walk) -> pa.RecordBatch:
+    def _batches(self, start: int, block: bytes, found: Walk) -> pa.RecordBatch:
         columns = header_columns(found.headers)
         self._offset_min = max(self._offset_min, int(columns["last_offset"].max()) + 1)
         return to_arrow(
@@ -91,6 +92,7 @@ class SegmentScan:
                 **columns,
                 "position": found.positions + start,
                 "crc_ok": found.crc_oks,
+                "marker": marker_types(block, found.positions, found.headers),
             },
         )
 

@@ -23,7 +23,7 @@ def test_the_zip_has_what_the_jobs_import(tmp_path: Path) -> None:
     names = zipfile.ZipFile(archives[0]).namelist()
     assert {name.split("/")[0] for name in names} == {"echoless"}
     rooms = {name.split("/")[1] for name in names if name.count("/") > 1}
-    assert rooms == {"client", "pipeline", "protocol", "spark"}
+    assert rooms == {"client", "diagram", "pipeline", "protocol", "spark"}
     assert {"pipeline/commands.py", "pipeline/audit/report.html"} <= {
         name.removeprefix("echoless/") for name in names
     }

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from echoless.protocol.control_records import EndMarker, MarkerType, build_marker
 from echoless.protocol.record_batch import leader_stamp, read_header
 from echoless.protocol.records import Record, build_batch
 from echoless.protocol.sequence import increment
@@ -35,6 +36,9 @@ class Sent(NamedTuple):
     leader_epoch: int = 0
     missing: int = 0
     """Offsets that the log lacks before this batch, as after compaction."""
+    is_transactional: bool = False
+    marker: MarkerType | None = None
+    """The end of a transaction: such a batch has one control record, and no sequence."""
 
     @property
     def next_sequence(self) -> int:
@@ -43,6 +47,15 @@ class Sent(NamedTuple):
 
 def encode(sent: Sent, base_offset: int = 0) -> bytes:
     """The batch's bytes at `base_offset`; the same numbers always make the same records."""
+    if sent.marker is not None:
+        return build_marker(
+            EndMarker(sent.marker, 0),
+            sent.producer_id,
+            sent.epoch,
+            sent.timestamp,
+            base_offset=base_offset,
+            leader_epoch=sent.leader_epoch,
+        )
     values = random.Random(f"{sent.producer_id} {sent.epoch} {sent.sequence}")
     records = [
         Record(0, sent.timestamp, None, values.randbytes(values.randrange(40)), ())
@@ -53,6 +66,7 @@ def encode(sent: Sent, base_offset: int = 0) -> bytes:
         producer_id=sent.producer_id,
         producer_epoch=sent.epoch,
         base_sequence=sent.sequence,
+        is_transactional=sent.is_transactional,
     )
     return leader_stamp(read_header(batch), base_offset, sent.leader_epoch) + batch[16:]
 

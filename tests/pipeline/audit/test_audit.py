@@ -27,14 +27,16 @@ def flip_bit(path: Path, position: int) -> None:
     path.write_bytes(data)
 
 
-def findings_of(spark: SparkSession, directories: list[Path], output: Path) -> list[Finding]:
+def findings_of(
+    spark: SparkSession, directories: list[Path], output: Path, **options: str
+) -> list[Finding]:
     import json
 
     from echoless.pipeline.audit.audit import audit, shown
     from echoless.pipeline.audit.log_checkpoints import read_checkpoints
 
     paths = [str(directory) for directory in directories]
-    source = {"paths": json.dumps(paths), "splitBytes": "2000"}
+    source = {"paths": json.dumps(paths), "splitBytes": "2000", **options}
     tables = audit(spark, source, output, checkpoints=read_checkpoints(paths))
     return list(shown(tables.findings))
 
@@ -163,7 +165,7 @@ def test_apache_kafkas_files_are_audited(spark, apache_kafka, tmp_path):
 
     produce(apache_kafka.address, "audited")
     tables = tmp_path / "tables"
-    assert findings_of(spark, [apache_kafka.data_dir], tables) == []
+    assert findings_of(spark, [apache_kafka.data_dir], tables, includeInternal="true") == []
     counted = spark.read.parquet(str(tables / "partitions.parquet")).groupBy("topic").sum("records")
     records = {row[0]: row[1] for row in counted.collect()}
     assert records["audited"] == 400

@@ -22,6 +22,8 @@ from echoless.pipeline.audit.runs import (
     runs_of_batches,
 )
 from echoless.pipeline.audit.sequence_history import ProducerHistory
+from echoless.pipeline.audit.transaction_history import JudgedTransaction, TransactionHistory
+from echoless.pipeline.audit.transaction_parts import TransactionPart, parts_of_batches
 from echoless.pipeline.batches.data_directory import find_partitions, find_segment_ranges
 from echoless.pipeline.batches.segment_scan import SegmentScan
 
@@ -62,7 +64,21 @@ def judge_logs(
         yield from history.finish()
 
 
+def judge_transactions(batches: list[pa.RecordBatch]) -> Iterator[JudgedTransaction]:
+    """The transactions that were aborted, are open, or ended wrongly."""
+    parts = _sorted(parts_of_batches(batches), PRODUCER_KEY)
+    rows = [row for batch in parts for row in rows_of(batch, TransactionPart)]
+    for _, group in groupby(rows, attrgetter(*PRODUCER_KEY)):
+        history = TransactionHistory()
+        for part in group:
+            yield from history.take(part)
+        yield from history.finish()
+
+
 def _sorted(batches: Iterator[pa.RecordBatch], key: tuple[str, ...]) -> list[pa.RecordBatch]:
-    table = pa.Table.from_batches(batches)
+    found = list(batches)
+    if not found:
+        return []
+    table = pa.Table.from_batches(found)
     ordered = table.sort_by([(name, "ascending") for name in (*key, *LOG_ORDER)])
     return ordered.combine_chunks().to_batches()

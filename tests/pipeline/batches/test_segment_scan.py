@@ -60,6 +60,7 @@ def test_rows_say_what_the_headers_say(tmp_path: Path):
             "base_timestamp": header.base_timestamp,
             "max_timestamp": header.max_timestamp,
             "attributes": header.attributes,
+            "marker": None,
             "crc": header.crc,
             "crc_ok": True,
             "bytes": header.size,
