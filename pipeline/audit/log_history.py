@@ -4,8 +4,8 @@ Offsets never overlap and never decrease, leader epochs never decrease, and ever
 offsets; the batches around it show which ones.
 
 Compaction leaves holes between the batches of a file, so these are a note, one for each log; in a log that is known
-not to be compacted they are a problem. From file to file offsets continue, since compaction keeps the last batch of each:
-a hole there is a problem.
+not to be compacted they are a problem. Compaction keeps the last batch of each file, and the first offset in its name, so the
+name of the next file continues the offsets: otherwise a file is missing, which is a problem. Its first batch may be gone.
 
 Bytes at the very end of a log that are not a whole batch were never promised to be on disk, unless they are below
 the recovery point or the broker was stopped cleanly: a note, as in `echoless verify`.
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Final
 
 from echoless.pipeline.audit.extents import FAULT_CRC, FAULT_DAMAGE, FAULT_RECORD_COUNT, Extent
@@ -96,7 +97,7 @@ class LogHistory:
         self.leader_epoch = max(self.leader_epoch, extent.last_leader_epoch or 0)
 
     def _misplaced(self, extent: Extent, found: int, expected: int) -> Iterator[Finding]:
-        if found > expected and extent.file == self.file:
+        if found > expected and (extent.file == self.file or _first_offset(extent) <= expected):
             self._count_holes(extent, range(expected, found), 1, found - expected)
             return
         kind = FindingKind.OFFSET_GAP if found > expected else FindingKind.OFFSET_REPEAT
@@ -129,6 +130,11 @@ class LogHistory:
                 base_offset=start, last_offset=None if end_offset is None else end_offset - 1
             )
         self.damaged.clear()
+
+
+def _first_offset(extent: Extent) -> int:
+    """Returns the offset in the name of the extent's file."""
+    return int(PurePath(extent.file).stem) if extent.file is not None else 0
 
 
 def _about(

@@ -157,3 +157,19 @@ def _sealed(batch: bytes) -> bytes:
     from echoless.protocol.record_batch import compute_crc
 
     return batch[:17] + compute_crc(batch).to_bytes(4, "big") + batch[21:]
+
+
+def test_a_file_may_begin_with_a_hole_that_compaction_left(tmp_path: Path):
+    """Its name says which offset is the first that it may have; what is lost elsewhere is a problem."""
+    write_logs(tmp_path, {("orders", 0): LOG}, config=LogConfig(segment_bytes=400))
+    second = sorted((tmp_path / "orders-0").glob("*.log"))[1]
+    data = second.read_bytes()
+    first_size = read_header(data).size
+    assert first_size < len(data), "the file has more than one batch"
+    second.write_bytes(data[first_size:])
+    batches = read_batches(tmp_path)
+    (found,) = judge_logs(batches, is_compacted=True)
+    assert (found.kind, found.severity) == (FindingKind.OFFSET_GAP, Severity.NOTE)
+    assert found.base_offset == int(second.stem)
+    (found,) = judge_logs(batches, is_compacted=False)
+    assert (found.kind, found.severity) == (FindingKind.OFFSET_GAP, Severity.PROBLEM)
