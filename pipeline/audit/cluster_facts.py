@@ -1,4 +1,4 @@
-"""What a running cluster says about its topics besides their batches: which of them may be compacted."""
+"""Facts that a running cluster gives about its topics besides their batches: which of them may be compacted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What compaction explains: sequences that are missing where offsets are missing, too.
+"""Gaps that compaction explains: sequences that are missing where offsets are missing, too.
 
 A broker gives each record an offset when it accepts it. So a batch that was never accepted leaves no hole in the offsets,
 and one that compaction has removed leaves a hole of its size between the batches of its producer around it. A gap in

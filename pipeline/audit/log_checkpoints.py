@@ -1,4 +1,4 @@
-"""What is known of logs besides their batches: checkpoints of data directories, settings of topics."""
+"""Facts about logs besides their batches: checkpoints of data directories, settings of topics."""
 
 from __future__ import annotations
 

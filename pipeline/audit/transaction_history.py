@@ -20,7 +20,7 @@ from echoless.protocol.control_records import MarkerType
 
 
 class TransactionOutcome(enum.StrEnum):
-    """How a transaction ended, as far as the log goes."""
+    """End of a transaction, as far as the log goes."""
 
     ABORTED = "aborted"
     COMMITTED = "committed"

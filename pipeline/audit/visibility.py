@@ -1,4 +1,4 @@
-"""What readers of committed records see of a finding, and where in the log it lies.
+"""Visibility of findings to readers of committed records, and their places in the log.
 
 A run has many batches, of which a repeat concerns some. They are looked up among the batches, by producer, epoch and
 sequences; in a sound log there is nothing to look up, and the tables are not read again.
