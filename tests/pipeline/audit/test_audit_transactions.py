@@ -190,7 +190,7 @@ def wait_for_cleaner(broker: Echoless) -> None:
 
 
 def test_a_compacted_log_with_aborted_transactions_is_clean(spark, start_echoless, tmp_path):
-    """Of a running broker, and of its directory; its producer's names can be looked up in both."""
+    """A running broker has no problem, nor has its directory; its producer's names can be looked up in both."""
     broker = start_echoless(
         {"log_cleaner_backoff_ms": "200", "transaction_state_log_num_partitions": "1"}
     )
