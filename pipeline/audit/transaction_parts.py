@@ -2,6 +2,8 @@
 
 As with runs, tasks merge the batches that they read. Committed transactions that follow each other are one row, since
 only those that were aborted, or are open, are told apart afterwards.
+
+Invariant: between two parts that are merged into one row there was a marker of COMMIT.
 """
 
 from __future__ import annotations
