@@ -10,8 +10,8 @@ partitions there are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
@@ -28,6 +28,7 @@ from echoless.pipeline.batches.partition_leader import (
     connect,
     read_metadata,
 )
+from echoless.pipeline.batches.partition_offsets import Address, by_leader, list_offsets
 
 _RANGE_OFFSETS: Final = 1_000_000
 _OPENING_OFFSETS: Final = 2_000
@@ -109,44 +110,20 @@ def plan_ranges(
 
 def _ask_bounds(
     leaders: Mapping[TopicPartition, int],
-    addresses: Mapping[int, tuple[str, int]],
+    addresses: Mapping[int, Address],
     security: Security,
 ) -> dict[TopicPartition, tuple[int, int]]:
     """Asks each broker for the starts and ends of all logs that it leads; what is not answered is missing."""
     bounds: dict[TopicPartition, tuple[int, int]] = {}
-    for broker, address in addresses.items():
-        led = [one for one, leader in leaders.items() if leader == broker]
-        if not led:
-            continue
+    for address, led in by_leader(leaders, addresses).items():
         try:
             with BrokerConnection.open(*address, security=security) as connection:
-                starts = _list_offsets(connection, led, EARLIEST)
-                ends = _list_offsets(connection, led, LATEST)
+                starts = list_offsets(connection, led, EARLIEST)
+                ends = list_offsets(connection, led, LATEST)
         except ConnectionFailedError:
             continue  # asked alone, with further attempts
         bounds |= {one: (starts[one], ends[one]) for one in starts.keys() & ends.keys()}
     return bounds
-
-
-def _list_offsets(
-    connection: BrokerConnection, led: Iterable[TopicPartition], timestamp: int
-) -> dict[TopicPartition, int]:
-    topics: dict[str, list[dict[str, Any]]] = {}
-    for name, index in led:
-        part = {"partition_index": index, "current_leader_epoch": -1, "timestamp": timestamp}
-        topics.setdefault(name, []).append(part)
-    fields = {
-        "replica_id": -1,
-        "isolation_level": 0,
-        "timeout": 30_000,
-        "topics": [{"name": name, "partitions": parts} for name, parts in topics.items()],
-    }
-    return {
-        TopicPartition(found.name, part.partition_index): int(part.offset)
-        for found in connection.request("list_offsets", fields).topics
-        for part in found.partitions
-        if not part.error_code.value
-    }
 
 
 def _ask_alone(bootstrap_servers: str, one: TopicPartition, security: Security) -> tuple[int, int]:

@@ -15,7 +15,7 @@ _OF_TOPIC: Final = 1
 _TOPICS_AT_ONCE: Final = 500
 
 
-class TopicSetting(NamedTuple):
+class DescribedSetting(NamedTuple):
     """The value of one setting of a topic."""
 
     value: str | None
@@ -25,12 +25,12 @@ class TopicSetting(NamedTuple):
 
 def read_topic_settings(
     connection: BrokerConnection, topics: Iterable[str], names: Sequence[str] | None = None
-) -> dict[str, dict[str, TopicSetting]]:
+) -> dict[str, dict[str, DescribedSetting]]:
     """Returns the settings with these names, or all, by topic; topics that may not be described are left out.
 
     Raises `ConnectionFailedError`.
     """
-    found: dict[str, dict[str, TopicSetting]] = {}
+    found: dict[str, dict[str, DescribedSetting]] = {}
     for some in _in_portions(topics):
         resources = [
             {"resource_type": TOPIC_RESOURCE, "resource_name": topic, "configuration_keys": names}
@@ -42,8 +42,8 @@ def read_topic_settings(
     return found
 
 
-def _setting(config: Any) -> TopicSetting:
-    return TopicSetting(config.value, config.config_source == _OF_TOPIC)
+def _setting(config: Any) -> DescribedSetting:
+    return DescribedSetting(config.value, config.config_source == _OF_TOPIC)
 
 
 def _in_portions(topics: Iterable[str]) -> Iterator[list[str]]:

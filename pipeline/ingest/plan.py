@@ -102,6 +102,11 @@ class IngestPlan:
     def files_waiting(self) -> int:
         return sum(len(batch.files) for batch in self.batches[self.done :])
 
+    @property
+    def bytes_waiting(self) -> int:
+        """Size of the files that are planned and not done."""
+        return sum(one.bytes for batch in self.batches[self.done :] for one in batch.files)
+
     def _take(self, batch: FileBatch) -> None:
         self.batches.append(batch)
         self._planned |= {one.path for one in batch.files}

@@ -17,7 +17,13 @@ from echoless.pipeline.exactly_once.errors import SinkError
 from echoless.pipeline.ingest.plan import FileBatch, IngestPlan, check_unchanged
 from echoless.pipeline.ingest.rows import to_records
 from echoless.pipeline.ingest.settings import IngestError, IngestSettings
-from echoless.pipeline.ingest.source import find_schema, list_again, list_files, read_batch
+from echoless.pipeline.ingest.source import (
+    find_schema,
+    list_again,
+    list_files,
+    read_batch,
+    require_reader,
+)
 from echoless.pipeline.streaming.counted_writer import CountedWriter
 from echoless.pipeline.streaming.explanation import explain
 from echoless.pipeline.streaming.job import Job
@@ -57,16 +63,24 @@ class Ingest:
 
     def _work(self, job: Job, writer: CountedWriter) -> None:
         settings = self.plan.agree(self.settings)
+        require_reader(self.session, self.settings.format)
         self.plan.refresh()
+        if self.plan.done:
+            job.say(f"continues: {self.plan.done} batches are done, {len(self.plan.batches) - self.plan.done} are planned")
         while not job.stop.is_made:
             self._plan_new()
             while (batch := self.plan.next_batch()) is not None and not job.stop.is_made:
-                job.figures.lag = {"files": self.plan.files_waiting}
+                self._show(job)
                 settings = settings or self._begin(batch)
                 self._write(batch, settings, writer)
-            job.figures.lag = {"files": self.plan.files_waiting}
+                job.figures.bytes_done += sum(one.bytes for one in batch.files)
+            self._show(job)
             if self.watch_s is None or job.stop.wait(self.watch_s):
                 return
+
+    def _show(self, job: Job) -> None:
+        job.figures.lag = {"files": self.plan.files_waiting}
+        job.figures.bytes_left = self.plan.bytes_waiting
 
     def _plan_new(self) -> None:
         self.plan.add(list_files(self.session, self.paths), self.settings)

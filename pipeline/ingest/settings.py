@@ -13,7 +13,7 @@ from typing import Any, Final
 MIB: Final = 1024 * 1024
 SPLIT_BYTES_DEFAULT: Final = 16 * MIB
 BATCH_BYTES_DEFAULT: Final = 128 * MIB
-FORMATS: Final = ("parquet", "csv", "json")
+FORMATS: Final = ("parquet", "csv", "json", "avro")
 _VERSION: Final = 1
 
 

@@ -28,6 +28,20 @@ _CSV: Final = {
 }
 
 
+def require_reader(session: SparkSession, file_format: str) -> None:
+    """Checks that the running Spark reads the format. Raises `IngestError`."""
+    if file_format != "avro":
+        return
+    try:
+        session.read.format(file_format).schema("value string").load([])
+    except AnalysisException as error:
+        package = f"org.apache.spark:spark-avro_2.13:{session.version}"
+        raise IngestError(
+            f"this Spark does not read Avro: it needs {package}, by `spark-submit --packages`, or outside of it by "
+            f"PYSPARK_SUBMIT_ARGS='--packages {package} pyspark-shell'"
+        ) from error
+
+
 def list_files(session: SparkSession, paths: Sequence[str]) -> list[SourceFile]:
     """Lists the files that paths name: files, directories with everything below them, or patterns.
 

@@ -2,7 +2,7 @@
 
 Spark's Kafka source gives each source partition a task, but numbers the tasks in an order that may change when the
 batch is rerun, and the sink's promise holds per Spark partition. So records are moved to the Spark partition that the
-batch's own offsets give them, and sorted again.
+batch's own offsets give them, and sorted again. A topic without new records gets none.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ from echoless.pipeline.mirror.offsets import Offsets
 
 
 def arrange(frame: DataFrame, offsets: Offsets) -> DataFrame:
-    """Arranges the rows of a batch: each source partition is one Spark partition, sorted by offset."""
+    """Arranges the rows of a batch: each source partition is one Spark partition, sorted by offset.
+
+    `offsets`: of the topics that have records in the batch (`advanced`).
+    """
     first, count = _spark_partitions(offsets)
-    if count == 1:  # the source's only task has them in order
+    if count <= 1:  # the source's only task has them in order
         return frame
     spark_partition = _first_of_topic(first) + f.col("partition")
     rows = frame.repartitionById(count, spark_partition.cast("int"))

@@ -6,7 +6,7 @@ A partition's records go to the partition of the same number, so the target need
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from echoless.client.connection import BrokerConnection
@@ -15,6 +15,8 @@ from echoless.pipeline.batches.partition_leader import connect
 from echoless.protocol.errors import ErrorCode
 
 _TIMEOUT_MS: Final = 30_000
+SettingsOf = Callable[[list[str]], Mapping[str, Mapping[str, str]]]
+"""Returns the settings of topics of the target, by topic and name."""
 _CREATED_MEANWHILE: Final = ErrorCode.TOPIC_ALREADY_EXISTS
 
 
@@ -22,12 +24,21 @@ class MirrorError(Exception):
     """The mirror cannot work; the message says what to do."""
 
 
-def choose_topics(counts: Mapping[str, int], names: list[str], pattern: str | None) -> list[str]:
+def with_exclusion(pattern: str, exclude: str | None) -> str:
+    """Returns a regular expression, of Java and of Python, for whole names that match one and not the other."""
+    return pattern if exclude is None else f"(?!(?:{exclude})$)(?:{pattern})"
+
+
+def choose_topics(
+    counts: Mapping[str, int], names: list[str], pattern: str | None, exclude: str | None = None
+) -> list[str]:
     """Chooses the source's topics that are named, or match the pattern. Raises `MirrorError`."""
     if pattern is not None:
-        found = sorted(name for name in counts if re.fullmatch(pattern, name))
+        whole = with_exclusion(pattern, exclude)
+        found = sorted(name for name in counts if re.fullmatch(whole, name))
         if not found:
-            raise MirrorError(f"no topic of the source matches {pattern!r}")
+            left = "" if exclude is None else f", but those that match {exclude!r}"
+            raise MirrorError(f"no topic of the source matches {pattern!r}{left}")
         return found
     missing = [name for name in names if name not in counts]
     if missing:
@@ -79,7 +90,10 @@ class TargetTopics:
         creates: bool,
         replication_factor: int = -1,
         security: Security = NO_SECURITY,
+        settings_of: SettingsOf | None = None,
     ) -> None:
+        """`settings_of` returns the settings with which topics of the target are created."""
+        self._settings_of = settings_of
         self._bootstrap_servers = bootstrap_servers
         self._security = security
         self._creates = creates
@@ -120,13 +134,17 @@ class TargetTopics:
                 _extend(controller, larger)
 
     def _create(self, controller: BrokerConnection, new: Mapping[str, int]) -> None:
+        settings = {} if self._settings_of is None else self._settings_of(list(new))
         rows = [
             {
                 "name": topic,
                 "num_partitions": count,
                 "replication_factor": self._replication_factor,
                 "assignments": (),
-                "configs": (),
+                "configs": [
+                    {"name": name, "value": value}
+                    for name, value in settings.get(topic, {}).items()
+                ],
             }
             for topic, count in new.items()
         ]

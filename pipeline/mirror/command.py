@@ -16,7 +16,9 @@ from echoless.pipeline.exactly_once.options import read_options
 from echoless.pipeline.mirror.clusters import TargetTopics
 from echoless.pipeline.mirror.copying import MirrorTarget, copy_with_group, copy_with_spark
 from echoless.pipeline.mirror.group_mirror import GROUP_BATCH_RECORDS_DEFAULT, GroupMirrorPlan
+from echoless.pipeline.mirror.group_sync import GroupSync, SyncedCluster
 from echoless.pipeline.mirror.mirror import BATCH_RECORDS_DEFAULT, MirrorPlan
+from echoless.pipeline.mirror.settings_sync import SettingsSync
 from echoless.pipeline.security import is_security_option
 from echoless.pipeline.security_arguments import checked, file_options, refuse_secrets
 from echoless.pipeline.streaming.job import pairs
@@ -48,6 +50,10 @@ def mirror_command(
     topics_pattern: Annotated[
         str | None, typer.Option(metavar="REGEX", help="All topics that match, new ones too.")
     ] = None,
+    exclude: Annotated[
+        str | None,
+        typer.Option(metavar="REGEX", help="Of the topics that match, all but these."),
+    ] = None,
     prefix: Annotated[str, typer.Option(help="Before the topics' names in the target.")] = "",
     name: Annotated[
         str, typer.Option(help="The sink's name in the ledger, or the group.")
@@ -61,6 +67,22 @@ def mirror_command(
     create_topics: Annotated[
         bool, typer.Option("--create-topics", help="Create missing topics and partitions.")
     ] = False,
+    topic_settings: Annotated[
+        bool,
+        typer.Option(
+            "--topic-settings/--no-topic-settings",
+            help="Copy the settings of topics to those that are created, and their changes.",
+        ),
+    ] = True,
+    sync_groups: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REGEX", help="Keep the offsets of these groups in the target, translated."
+        ),
+    ] = None,
+    groups_interval_s: Annotated[
+        float, typer.Option(min=1, help="Seconds between two translations of groups.")
+    ] = 60.0,
     replication_factor: Annotated[
         int, typer.Option(help="Replicas of topics that are created; -1: the target's default.")
     ] = -1,
@@ -116,6 +138,19 @@ def mirror_command(
     target_security = checked(target_options, "--to-config")
     own_options = {**file_options(source_config, "--from-config"), **source_options}
     reader_options = {n: v for n, v in source_options.items() if not is_security_option(n)}
+    source_security = checked(own_options, "--from-config")
+    settings = (
+        SettingsSync(
+            source=_servers(source, "--from"),
+            source_security=source_security,
+            target=target,
+            target_security=target_security,
+            prefix=prefix,
+        )
+        if topic_settings and create_topics
+        else None
+    )
+    names = _names(topics, topics_pattern, exclude)
     to = MirrorTarget(
         servers=target,
         options=target_options,
@@ -125,7 +160,9 @@ def mirror_command(
             creates=create_topics,
             replication_factor=replication_factor,
             security=target_security,
+            settings_of=None if settings is None else settings.of_target_topics,
         ),
+        settings=settings,
     )
     if position == "group":
         refused = {
@@ -133,17 +170,19 @@ def mirror_command(
             "--ledger": ledger,
             "--master": master,
             "--allow-data-loss": allow_data_loss,
+            "--sync-groups": sync_groups,
             "--source-option": reader_options,
         }
         _refuse_with_group(refused)
         group_plan = GroupMirrorPlan(
             source=_servers(source, "--from"),
             target=target,
-            source_security=checked(own_options, "--from-config"),
+            source_security=source_security,
             producer=_producer_settings(target, target_options),
             group=name,
-            topics=_names(topics, topics_pattern),
+            topics=names,
             pattern=topics_pattern,
+            exclude=exclude,
             prefix=prefix,
             once=once,
             starting_offsets=_start(starting_offsets),
@@ -160,8 +199,9 @@ def mirror_command(
         )
     plan = MirrorPlan(
         source=_servers(source, "--from"),
-        topics=_names(topics, topics_pattern),
+        topics=names,
         pattern=topics_pattern,
+        exclude=exclude,
         prefix=prefix,
         checkpoint=resolve_location(checkpoint),
         batch_records=batch_records or BATCH_RECORDS_DEFAULT,
@@ -170,10 +210,28 @@ def mirror_command(
         once=once,
         interval_s=interval_s,
         source_options=reader_options,
-        source_security=checked(own_options, "--from-config"),
+        source_security=source_security,
+    )
+    groups = (
+        GroupSync(
+            source=SyncedCluster(servers=plan.source, security=source_security),
+            target=SyncedCluster(servers=target, security=target_security),
+            name=name,
+            pattern=_regex(sync_groups, "--sync-groups"),
+            prefix=prefix,
+            interval_s=groups_interval_s,
+        )
+        if sync_groups is not None
+        else None
     )
     copy_with_spark(
-        plan, to, name=name, ledger=ledger, master=master, metrics_listen=metrics_listen
+        plan,
+        to,
+        name=name,
+        ledger=ledger,
+        master=master,
+        metrics_listen=metrics_listen,
+        groups=groups,
     )
 
 
@@ -207,6 +265,14 @@ def _start(text: str) -> Start:
     )
 
 
+def _regex(text: str, option: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise typer.BadParameter(f"{error}", param_hint=option) from error
+    return text
+
+
 def _servers(text: str, option: str) -> str:
     try:
         parse_addresses(text)
@@ -215,11 +281,11 @@ def _servers(text: str, option: str) -> str:
     return text
 
 
-def _names(topics: str | None, pattern: str | None) -> tuple[str, ...]:
+def _names(topics: str | None, pattern: str | None, exclude: str | None) -> tuple[str, ...]:
     if (topics is None) == (pattern is None):
         raise typer.BadParameter("give --topics or --topics-pattern")
-    try:
-        re.compile(pattern or "")
-    except re.error as error:
-        raise typer.BadParameter(f"{error}", param_hint="--topics-pattern") from error
+    if exclude is not None and pattern is None:
+        raise typer.BadParameter("with --topics-pattern only", param_hint="--exclude")
+    _regex(pattern or "", "--topics-pattern")
+    _regex(exclude or "", "--exclude")
     return tuple(name.strip() for name in (topics or "").split(",") if name.strip())

@@ -15,7 +15,7 @@ from echoless.client.copier.settings import CopierSettings, Start
 from echoless.client.errors import ProducerError
 from echoless.client.security import Security
 from echoless.client.settings import Settings
-from echoless.pipeline.mirror.clusters import MirrorError, TargetTopics
+from echoless.pipeline.mirror.clusters import MirrorError, TargetTopics, with_exclusion
 from echoless.pipeline.streaming.figures import BatchFigures
 from echoless.pipeline.streaming.job import Job
 from echoless.pipeline.streaming.run import StreamError
@@ -36,6 +36,7 @@ class GroupMirrorPlan:
     group: str
     topics: tuple[str, ...]
     pattern: str | None
+    exclude: str | None = None
     prefix: str
     once: bool
     starting_offsets: Start
@@ -48,7 +49,9 @@ class GroupMirrorPlan:
         return CopierSettings(
             group=self.group,
             topics=self.topics,
-            pattern=self.pattern,
+            pattern=None
+            if self.pattern is None
+            else with_exclusion(self.pattern, self.exclude),
             ends=self.once,
             starting_offsets=self.starting_offsets,
             bare_offsets=self.bare_offsets,

@@ -12,7 +12,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from echoless.client.security import NO_SECURITY, Security
 from echoless.pipeline.mirror.arrangement import arrange
-from echoless.pipeline.mirror.offsets import Offsets, read_batch_offsets
+from echoless.pipeline.mirror.clusters import with_exclusion
+from echoless.pipeline.mirror.offsets import Offsets, advanced, read_batch_offsets
 from echoless.pipeline.security import spark_options
 
 BATCH_RECORDS_DEFAULT: Final = 500_000
@@ -34,6 +35,8 @@ class MirrorPlan:
     batch_records: int = BATCH_RECORDS_DEFAULT
     starting_offsets: str = "earliest"
     fails_on_data_loss: bool = True
+    exclude: str | None = None
+    """A regular expression: topics whose whole name matches are left out of those that match `pattern`."""
     once: bool = False
     interval_s: float = 1.0
     source_options: Mapping[str, str] = field(default_factory=dict)
@@ -47,7 +50,7 @@ class MirrorPlan:
 def read_source(session: SparkSession, plan: MirrorPlan) -> DataFrame:
     """Opens the stream of all topics' records."""
     topics = (
-        {"subscribePattern": plan.pattern}
+        {"subscribePattern": with_exclusion(plan.pattern, plan.exclude)}
         if plan.pattern is not None
         else {"subscribe": ",".join(plan.topics)}
     )
@@ -82,11 +85,29 @@ class Preparation:
         self._plan = plan
         self._ensure = ensure
 
+        self._reached: tuple[int, Offsets] = (-1, {})
+        self._advanced: Offsets = {}
+
     def __call__(self, frame: DataFrame, batch_id: int) -> DataFrame:
-        offsets = read_batch_offsets(frame.sparkSession, self._plan.checkpoint, batch_id)
+        session, checkpoint = frame.sparkSession, self._plan.checkpoint
+        last, before = self._reached
+        if last != batch_id - 1:
+            before = read_batch_offsets(session, checkpoint, batch_id - 1) if batch_id else {}
+        offsets = read_batch_offsets(session, checkpoint, batch_id)
         self._ensure(self._plan.needed(offsets))
-        rows = arrange(frame, offsets)
+        self._reached, self._advanced = (batch_id, offsets), advanced(offsets, before)
+        rows = arrange(frame, self._advanced)
         topic = f.concat(f.lit(self._plan.prefix), "topic") if self._plan.prefix else f.col("topic")
         return rows.select(
             "key", "value", topic.alias("topic"), "partition", "headers", "timestamp"
         )
+
+    @property
+    def topics(self) -> list[str]:
+        """Topics of the source that the last batch knew."""
+        return list(self._reached[1])
+
+    @property
+    def reached(self) -> Offsets:
+        """Ends of the last batch in the source, of the topics that had records in it."""
+        return self._advanced

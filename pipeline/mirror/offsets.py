@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 Offsets = Mapping[str, Mapping[int, int]]
 """Offsets by topic and partition."""
+_NO_FILE: Final = "PATH_NOT_FOUND"
 
 
 def parse_offsets(value: Any) -> Offsets:
@@ -33,11 +35,31 @@ def read_batch_offsets(session: SparkSession, checkpoint: str, batch_id: int) ->
     return parse_batch_offsets(row[0])
 
 
+def is_begun(session: SparkSession, checkpoint: str, batch_id: int) -> bool:
+    """Whether a batch was begun: Spark writes its offsets first."""
+    try:
+        session.read.text(f"{checkpoint}/offsets/{batch_id}")
+    except AnalysisException as error:
+        if error.getCondition() == _NO_FILE:
+            return False
+        raise
+    return True
+
+
 def parse_batch_offsets(text: str) -> Offsets:
     """Parses a file `offsets/<batch>`: version, Spark's metadata, offsets of the one source."""
     _, _, *sources = text.splitlines()
     (source,) = sources
     return parse_offsets(source)
+
+
+def advanced(reached: Offsets, before: Offsets) -> Offsets:
+    """Returns the topics with records between two ends, all their partitions; a topic without records has none."""
+    return {
+        topic: parts
+        for topic, parts in reached.items()
+        if any(offset != before.get(topic, {}).get(index, 0) for index, offset in parts.items())
+    }
 
 
 def lag_of(progress: Any) -> dict[str, int]:

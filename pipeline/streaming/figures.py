@@ -39,6 +39,10 @@ class StreamFigures:
     lag: Mapping[str, int] = field(default_factory=dict)
     """Lag of each part of the source; empty if unknown."""
     lag_unit: str = "records"
+    bytes_left: int | None = None
+    """Size of what waits in the source, if that is known better than its records."""
+    bytes_done: int = 0
+    """Size of what this run has done, in the measure of `bytes_left`."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _recent: list[tuple[float, int]] = field(default_factory=list)
     """End of recent batches, in seconds, and the number of records by then."""
@@ -56,6 +60,15 @@ class StreamFigures:
     @property
     def lag_total(self) -> int | None:
         return sum(self.lag.values()) if self.lag else None
+
+    @property
+    def remaining_s(self) -> float | None:
+        """Seconds that what waits will take at the present rate; None if that is not known."""
+        if self.bytes_left is not None:
+            rate = self.bytes_done / max(self.elapsed_s, 0.001)
+            return self.bytes_left / rate if rate else None
+        lag, rate = self.lag_total, self.records_per_s
+        return lag / rate if lag and rate else None
 
     @property
     def elapsed_s(self) -> float:

@@ -44,6 +44,10 @@ class Job:
                 fail(f"{self.name}: {error}")
         typer.echo(summary(self.name, self.figures))
 
+    def say(self, text: str) -> None:
+        """Writes a line about the run on standard error; callable from any thread."""
+        typer.echo(f"{self.name}: {text}", err=True)
+
     def _serve_metrics(self, stack: ExitStack, listen: str) -> None:
         collector = FiguresCollector(self.kind, self.name, self.figures)
         try:

@@ -40,6 +40,15 @@ class FiguresCollector(Collector):
         )
         rate.add_metric([self._name], figures.records_per_s)
         yield rate
+        remaining = figures.remaining_s
+        if remaining is not None:
+            left = GaugeMetricFamily(
+                f"{self._prefix}_remaining_seconds",
+                "Time for what waits, at the present rate.",
+                labels=["name"],
+            )
+            left.add_metric([self._name], remaining)
+            yield left
         lag = GaugeMetricFamily(
             f"{self._prefix}_lag", "Waiting in the source.", labels=["name", "source"]
         )

@@ -44,8 +44,16 @@ class StreamRun:
         figures: StreamFigures,
         on_tick: Callable[[], None],
         lag_of: Callable[[Any], dict[str, int]],
+        on_resume: Callable[[int], None] = lambda _: None,
+        on_written: Callable[[DataFrame, int], None] = lambda _, __: None,
     ) -> None:
-        """`on_tick` is called about once a second; `lag_of` reads the lag in a progress report of Spark's."""
+        """`on_tick` is called about once a second; `lag_of` reads the lag in a progress report of Spark's.
+
+        `on_resume` is called with the first batch of the run if it is not the query's first; `on_written` after each batch,
+        before Spark can begin the next one.
+        """
+        self._on_resume: Callable[[int], None] | None = on_resume
+        self._on_written = on_written
         self._prepare = prepare
         self._writer = writer
         self._stop = stop
@@ -73,7 +81,11 @@ class StreamRun:
         """Writes one batch; Spark calls this in a thread of its own."""
         if self._stop.is_made:
             raise _StoppedError("asked to stop")
+        if self._on_resume is not None and batch_id:
+            self._on_resume(batch_id)
+        self._on_resume = None
         self._writer.write(self._prepare(frame, batch_id), batch_id)
+        self._on_written(frame, batch_id)
 
     def _wait(self, query: StreamingQuery) -> None:
         while not query.awaitTermination(TICK_S):

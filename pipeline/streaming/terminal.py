@@ -14,6 +14,8 @@ from rich.text import Text
 from echoless.pipeline.streaming.figures import StreamFigures
 
 _PLAIN_EVERY_S: Final = 10.0
+_MINUTE_S: Final = 60
+_HOUR_S: Final = 3600
 
 
 class ProgressLine:
@@ -54,10 +56,23 @@ class ProgressLine:
         figures = self._figures
         lag = figures.lag_total
         waiting = "" if lag is None else f", {lag:,} {figures.lag_unit} waiting"
+        remaining = figures.remaining_s
+        if lag and remaining is not None:
+            waiting += f", {duration_text(remaining)} left"
         return (
             f"{self._title}: {figures.records:,} records, {decimal(figures.bytes)}, "
             f"{figures.records_per_s:,.0f}/s{waiting}"
         )
+
+
+def duration_text(seconds: float) -> str:
+    """Writes a duration in two units: `42 s`, `3 min 20 s`, `2 h 5 min`."""
+    whole = round(seconds)
+    if whole < _MINUTE_S:
+        return f"{whole} s"
+    if whole < _HOUR_S:
+        return f"{whole // _MINUTE_S} min {whole % _MINUTE_S} s"
+    return f"{whole // _HOUR_S:,} h {whole % _HOUR_S // _MINUTE_S} min"
 
 
 def summary(title: str, figures: StreamFigures) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.pipeline.tools import SPARK_AVRO
 from tests.toolchain import require
 
 if TYPE_CHECKING:
@@ -20,13 +21,15 @@ def spark() -> Iterator[SparkSession]:
     from echoless.pipeline.kafka_connector import connector_settings, has_jars
     from echoless.pipeline.session import open_session
 
+    jars = connector_settings()["spark.jars"].split(",") if has_jars() else []
+    jars += [str(SPARK_AVRO)] if SPARK_AVRO.exists() else []
     session = open_session(
         "tests",
         master="local[2, 3]",
         settings={
             "spark.sql.shuffle.partitions": "2",
             "spark.driver.memory": "1g",
-            **(connector_settings() if has_jars() else {}),
+            **({"spark.jars": ",".join(jars)} if jars else {}),
         },
     )
     yield session

@@ -16,6 +16,7 @@ S3PROXY: Final = STORES / "s3proxy" / "s3proxy-2.9.0-jar-with-dependencies.jar"
 HADOOP: Final = STORES / "hadoop"
 SPARK_CONNECT: Final = STORES.parent / "spark-connect"
 """Directory to import from."""
+SPARK_AVRO: Final = STORES.parent / "spark-avro-4.2.0" / "spark-avro_2.13-4.2.0.jar"
 _CONNECT_PACKAGES: Final = (
     *("grpcio", "grpcio-status", "googleapis-common-protos", "zstandard", "pyyaml"),
 )
@@ -60,6 +61,15 @@ def _has_hadoop() -> bool:
 
 
 TOOLS: Final = (
+    Tool(
+        name="spark-avro",
+        used_by="the ingest of Avro files",
+        is_present=SPARK_AVRO.exists,
+        prepare=partial(
+            _copy_artifacts, SPARK_AVRO.parent, "org.apache.spark:spark-avro_2.13:4.2.0"
+        ),
+        needs=("java", "mvn"),
+    ),
     Tool(
         name="versitygw",
         used_by="the ledger on S3, with many writers at once",

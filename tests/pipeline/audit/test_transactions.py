@@ -102,8 +102,8 @@ def test_aborted_and_open_transactions_are_found_wherever_the_log_is_cut(tmp_pat
     assert found_in(pa.Table.from_batches(batches).combine_chunks().to_batches()) == wanted
 
 
-def test_committed_transactions_cost_one_row_for_each_piece(tmp_path: Path):
-    """A thousand of them are nothing to sort: only the end of what is read may be open."""
+def test_committed_transactions_cost_two_rows_for_each_piece_at_most(tmp_path: Path):
+    """All that are whole in a file are one row, and one that a file ends within is another: little to sort for 300."""
     from echoless.pipeline.audit.transaction_parts import parts_of_batches
 
     one = [Sent(7, 0, 0, 1, is_transactional=True), Sent(7, 0, -1, 1, marker=COMMIT)]
@@ -111,7 +111,7 @@ def test_committed_transactions_cost_one_row_for_each_piece(tmp_path: Path):
     write_logs(tmp_path, {("orders", 0): log})
     (joined,) = pa.Table.from_batches(read_batches(tmp_path)).combine_chunks().to_batches()
     files = len(list((tmp_path / "orders-0").glob("*.log")))
-    assert sum(part.num_rows for part in parts_of_batches([joined])) == files
+    assert files <= sum(part.num_rows for part in parts_of_batches([joined])) <= 2 * files < 100
 
 
 def test_a_marker_of_an_older_epoch_is_a_problem(tmp_path: Path):

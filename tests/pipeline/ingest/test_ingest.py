@@ -105,6 +105,26 @@ def test_parquet_rows_become_json(ingests: Ingests) -> None:
     assert rows[1].key is None
 
 
+def test_avro_rows_are_stored_once_after_a_crash_before_the_mark(ingests: Ingests) -> None:
+    """In the same pieces as before, typed as in the file; and the next run says where it continues."""
+    require("java", "spark-avro")
+    frame = ingests.spark.range(3000).selectExpr("id", "concat('row ', id) AS name")
+    frame.coalesce(1).write.format("avro").mode("append").save(str(ingests.files))
+
+    def write_and_crash(frame: DataFrame, batch_id: int) -> Sequence[WriteReport]:
+        ingests.write(frame, batch_id)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ingests.run(format="avro", key_column="id", write=write_and_crash)
+    job = ingests.job()
+    ingests.run(format="avro", key_column="id", job=job)
+    assert job.figures.repeats == job.figures.records == 3000
+    rows = {one.key: json.loads(one.value or b"") for one in ingests.stored()}
+    assert rows == {b"%d" % n: {"id": n, "name": f"row {n}"} for n in range(3000)}
+    assert len(ingests.stored()) == 3000
+
+
 def test_csv_columns_become_what_they_are_named_for(ingests: Ingests) -> None:
     """Key, value, partition and timestamp, from text; a file in several pieces has each row once."""
     lines = [
