@@ -66,7 +66,9 @@ class Ingest:
         require_reader(self.session, self.settings.format)
         self.plan.refresh()
         if self.plan.done:
-            job.say(f"continues: {self.plan.done} batches are done, {len(self.plan.batches) - self.plan.done} are planned")
+            job.say(
+                f"continues: {self.plan.done} batches are done, {len(self.plan.batches) - self.plan.done} are planned"
+            )
         while not job.stop.is_made:
             self._plan_new()
             while (batch := self.plan.next_batch()) is not None and not job.stop.is_made:

@@ -101,7 +101,9 @@ def copy_with_spark(
             figures=job.figures,
             on_tick=tick,
             lag_of=lag_of,
-            on_resume=lambda batch_id: job.say(f"continues at batch {batch_id} of {plan.checkpoint}"),
+            on_resume=lambda batch_id: job.say(
+                f"continues at batch {batch_id} of {plan.checkpoint}"
+            ),
             on_written=written,
         )
         try:

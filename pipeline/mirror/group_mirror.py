@@ -49,9 +49,7 @@ class GroupMirrorPlan:
         return CopierSettings(
             group=self.group,
             topics=self.topics,
-            pattern=None
-            if self.pattern is None
-            else with_exclusion(self.pattern, self.exclude),
+            pattern=None if self.pattern is None else with_exclusion(self.pattern, self.exclude),
             ends=self.once,
             starting_offsets=self.starting_offsets,
             bare_offsets=self.bare_offsets,

@@ -146,4 +146,3 @@ class ClusterGroups:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-

@@ -26,8 +26,8 @@ from echoless.client.topic_partition import TopicPartition
 from echoless.pipeline.batches.partition_leader import EARLIEST, LATEST, ClusterReadError
 from echoless.pipeline.batches.partition_offsets import read_offsets_of
 from echoless.pipeline.mirror.group_offsets import (
-    GroupCommit,
     ClusterGroups,
+    GroupCommit,
     GroupRefusedError,
 )
 from echoless.pipeline.mirror.offset_pairs import OffsetPair, OffsetPairs

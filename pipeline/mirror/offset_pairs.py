@@ -58,7 +58,11 @@ class OffsetPairs:
         text = ""
         before = OffsetPair(0, 0)
         for index, pair in enumerate(self.pairs):
-            down = pair if index == 0 else OffsetPair(*(b - a for a, b in zip(pair, before, strict=True)))
+            down = (
+                pair
+                if index == 0
+                else OffsetPair(*(b - a for a, b in zip(pair, before, strict=True)))
+            )
             item = f"{down.source}:{down.target}"
             if len(text) + 1 + len(item) > TEXT_MAX:
                 break
