@@ -36,12 +36,19 @@ class Echoless:
     `with` starts the broker, and kills it and deletes its data.
     """
 
-    def __init__(self, settings: Mapping[str, str] | None = None, *, security: str = "") -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, str] | None = None,
+        *,
+        security: str = "",
+        broker: BrokerProcess | None = None,
+    ) -> None:
         """`settings` are names and values of `docs/configuration.md`.
 
-        `security`: SSL, SASL_PLAINTEXT or SASL_SSL; see `client_options`.
+        `security`: SSL, SASL_PLAINTEXT or SASL_SSL; see `client_options`. `broker`: one that has not been started, such as a
+        `BrokerContainer`, in the place of a new process with these.
         """
-        self.broker = BrokerProcess(settings, security=security)
+        self.broker = broker or BrokerProcess(settings, security=security)
         """Its process, a `BrokerProcess`: `kill()`, `start()`, `data_dir`, `log_tail()`."""
         self._names = itertools.count(1)
         self._from_ms = 0

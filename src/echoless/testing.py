@@ -16,6 +16,7 @@ from echoless import imported_on_use
 if TYPE_CHECKING:
     from echoless.diagram import render_mermaid, render_svg, render_text
     from echoless.testkit.admin import Admin, AdminError
+    from echoless.testkit.broker_container import BrokerContainer, container
     from echoless.testkit.broker_process import BrokerProcess, BrokerStartError
     from echoless.testkit.echoless import Echoless
     from echoless.testkit.exactly_once import Sent
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Admin",
     "AdminError",
+    "BrokerContainer",
     "BrokerProcess",
     "BrokerStartError",
     "Echoless",
@@ -40,6 +42,7 @@ __all__ = [
     "Sent",
     "StoredRecord",
     "TransactionalTopic",
+    "container",
     "render_mermaid",
     "render_svg",
     "render_text",
@@ -51,6 +54,7 @@ if not TYPE_CHECKING:  # see `echoless`
         {
             "Admin": "testkit.admin",
             "AdminError": "testkit.admin",
+            "BrokerContainer": "testkit.broker_container",
             "BrokerProcess": "testkit.broker_process",
             "BrokerStartError": "testkit.broker_process",
             "Echoless": "testkit.echoless",
@@ -63,6 +67,7 @@ if not TYPE_CHECKING:  # see `echoless`
             "Sent": "testkit.exactly_once",
             "StoredRecord": "testkit.stored_records",
             "TransactionalTopic": "testkit.transactional_topic",
+            "container": "testkit.broker_container",
             "render_mermaid": "diagram",
             "render_svg": "diagram",
             "render_text": "diagram",
