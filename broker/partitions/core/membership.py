@@ -85,7 +85,10 @@ def question_about(producers: KnownProducers, header: OfProducer) -> Question | 
     entry = producers.get(producer_id)
     if entry is not None and (
         header.producer_epoch < entry.producer_epoch  # refused, whatever the coordinator says
-        or _is_open(producers, entry, header)
+        or (
+            header.producer_epoch == entry.producer_epoch
+            and producers.open_transaction(producer_id) is not None
+        )
     ):
         return None
     return Question(producers.last_marker(producer_id))
@@ -102,13 +105,12 @@ def judge(
     last = producers.last_marker(producer_id)
     if last is not None and NO_NUMBER < number <= last.number:
         return Membership.AGAIN if last == question.last_marker else Membership.ENDED
-    if entry is not None and _is_open(producers, entry, header):
+    is_open = producers.open_transaction(producer_id) is not None
+    if is_open and entry is not None and entry.producer_epoch == header.producer_epoch:
         return Membership.APPEND
     if last != question.last_marker and not _is_of_earlier(last, question, number):
         return Membership.AGAIN
-    if producers.open_transaction(producer_id) is not None:
-        return Membership.HELD_UP
-    return Membership.APPEND
+    return Membership.HELD_UP if is_open else Membership.APPEND
 
 
 def _is_of_earlier(last: LastMarker | None, question: Question, number: int) -> bool:
@@ -116,10 +118,3 @@ def _is_of_earlier(last: LastMarker | None, question: Question, number: int) -> 
     before = question.last_marker
     known = NO_NUMBER if before is None else before.number
     return last is not None and known < last.number < number
-
-
-def _is_open(producers: KnownProducers, entry: ProducerEntry, header: OfProducer) -> bool:
-    return (
-        entry.producer_epoch == header.producer_epoch
-        and producers.open_transaction(header.producer_id) is not None
-    )
