@@ -65,6 +65,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     stop = Stop()
     try:
         stop.heed_signals()
+        if config.stop_with_input:
+            stop.heed_input()
         start_workers()
         start_client_threads()
     except OutOfThreadsError as error:

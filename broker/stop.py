@@ -34,6 +34,8 @@ _LATE_S: Final = 1.5
 """Time for the remaining steps after something has held the process beyond the deadline."""
 _REMIND_S: Final = 5.0
 _SAY_S: Final = 0.2
+_STANDARD_INPUT: Final = 0
+_READ_SIZE: Final = 4096
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 T = TypeVar("T")
@@ -66,6 +68,10 @@ class Stop:
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         start_thread("signals", self._take_signals)
         start_thread("stop", self._watch)
+
+    def heed_input(self) -> None:
+        """Stops when standard input ends: whoever has started this process is gone. Raises `OutOfThreadsError`."""
+        start_thread("input", self._read_input)
 
     def attach(self) -> None:
         """Sets `asked` on the running event loop, now or later."""
@@ -135,6 +141,12 @@ class Stop:
     def _take_signals(self) -> None:
         while True:
             self.begin(signal.Signals(signal.sigwait(_SIGNALS)).name)
+
+    def _read_input(self) -> None:
+        with contextlib.suppress(OSError):  # it was closed
+            while os.read(_STANDARD_INPUT, _READ_SIZE):
+                pass
+        self.begin("standard input has ended")
 
     def _watch(self) -> None:
         """Exits the process, unless that ends first; does not return."""

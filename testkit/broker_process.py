@@ -4,7 +4,7 @@
         broker.bootstrap_servers; broker.kill(); broker.start()
 
 Ready after 0.3 s. The first start takes free ports; later ones take the same ports and the same
-data directory. Nothing that the user configured for real brokers (ECHOLESS_...) reaches it.
+data directory. The broker ends with the process that has started it, also if that is killed. Nothing that the user configured for real brokers (ECHOLESS_...) reaches it.
 """
 
 from __future__ import annotations
@@ -83,6 +83,8 @@ class BrokerProcess:
             own = {"super_users": "User:ANONYMOUS"} if "authorizer" in self._settings else {}
             self._settings = {**own, **self._security.settings(), **self._settings}
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_starting = False
+        """Whether its process has begun to start, and nobody has waited for it."""
 
     def __enter__(self) -> Self:
         try:
@@ -105,16 +107,27 @@ class BrokerProcess:
 
     def start(self) -> None:
         """Returns when the broker accepts requests. Raises `BrokerStartError`."""
+        assert not self.is_running or self._is_starting, "already running"
+        if not self._is_starting:
+            self.begin_start()
+        self._is_starting = False
+        self._await_ready()
+
+    def begin_start(self) -> None:
+        """Starts the process, and does not wait until it accepts requests: `start` does."""
         assert not self.is_running, "already running"
+        self._is_starting = True
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command(),
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,  # ends with this process, however it goes, and the broker with it
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env={**_environment(), "PYTHONPATH": module_path()},
             )
         atexit.register(self._process.kill)
+
+    def _await_ready(self) -> None:
         ready = _READY.match(self._first_line())
         if ready is None:
             self.kill()
@@ -191,7 +204,7 @@ class BrokerProcess:
         return self._process.stdout.readline() if readable else b""
 
     def _end(self, number: signal.Signals) -> int:
-        process, self._process = self._process, None
+        process, self._process, self._is_starting = self._process, None, False
         if process is None:
             return 0
         process.send_signal(number)
@@ -204,6 +217,8 @@ class BrokerProcess:
             atexit.unregister(process.kill)
             assert process.stdout is not None
             process.stdout.close()
+            assert process.stdin is not None
+            process.stdin.close()
 
     def _command(self) -> list[str]:
         listen = ",".join(filter(None, (self.bootstrap_servers, self.open_servers)))
@@ -211,6 +226,7 @@ class BrokerProcess:
             *(*module_command("echoless.broker"), "--listen", listen),
             *("--native-listen", self.native, "--admin-listen", self.admin),
             *("--data-dir", str(self.data_dir)),
+            *("--set", "stop_with_input=true"),
             *(part for item in self._settings.items() for part in ("--set", "=".join(item))),
             *self._arguments,
         ]

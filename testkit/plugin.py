@@ -6,6 +6,7 @@ for a broker.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +15,7 @@ import pytest
 
 if TYPE_CHECKING:
     from echoless.testkit.echoless import Echoless
+    from echoless.testkit.reserve import BrokerReserve, WantedBroker
 
 _MARKER: Final = "echoless"
 _TRACES: Final = "--echoless-traces"
@@ -23,6 +25,7 @@ _PAGE: Final = "echoless_page"
 """The attribute of a report that has the path of its page."""
 _SECURITY: Final = "security"
 """A name among the settings that is not the broker's: the security protocol of its listener."""
+_RESERVE: Final[pytest.StashKey[BrokerReserve]] = pytest.StashKey()
 _LIVE: Final = pytest.StashKey[list["Echoless"]]()
 """The running brokers, for the report of a test that fails."""
 
@@ -60,32 +63,78 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def echoless(request: pytest.FixtureRequest) -> Iterator[Echoless]:
     """A separate broker for this test, on free ports; settings by `@pytest.mark.echoless(...)`."""
-    marked: dict[str, Any] = {}
-    for marker in reversed(list(request.node.iter_markers(_MARKER))):
-        if marker.args:
-            raise pytest.UsageError("echoless takes settings by name: log_flush='commit'")
-        marked |= marker.kwargs
-    yield from _running(request.config, marked)
+    wanted = _wanted(request.config, request.node)
+    reserve = request.config.stash.get(_RESERVE, None)
+    yield from _running(request.config, wanted.new() if reserve is None else reserve.take(wanted))
 
 
 @pytest.fixture(scope="session")
 def echoless_session(request: pytest.FixtureRequest) -> Iterator[Echoless]:
     """One broker for all tests that ask for it: faster, but topics and rules are shared."""
-    yield from _running(request.config, {})
+    yield from _running(request.config, _wanted(request.config, None).new())
 
 
-def _running(config: pytest.Config, marked: dict[str, Any]) -> Iterator[Echoless]:
-    from echoless.testkit.echoless import Echoless
-
+def _running(config: pytest.Config, starting: Echoless) -> Iterator[Echoless]:
     live = config.stash[_LIVE]
-    settings = {**_settings(config), **{n: _text(v) for n, v in marked.items()}}
-    security = settings.pop(_SECURITY, "")
-    with Echoless(settings, security=security) as broker:
+    with starting as broker:
         live.append(broker)
         try:
             yield broker
         finally:
             live.remove(broker)
+
+
+def _wanted(config: pytest.Config, item: pytest.Item | None) -> WantedBroker:
+    """The broker of a test. Raises `UsageError`."""
+    from echoless.testkit.reserve import WantedBroker
+
+    marked: dict[str, Any] = {}
+    for marker in reversed([] if item is None else list(item.iter_markers(_MARKER))):
+        if marker.args:
+            raise pytest.UsageError("echoless takes settings by name: log_flush='commit'")
+        marked |= marker.kwargs
+    settings = {**_settings(config), **{n: _text(v) for n, v in marked.items()}}
+    security = settings.pop(_SECURITY, "")
+    return WantedBroker.of(settings, security)
+
+
+# Brokers in reserve
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
+    """Begins to start the broker of the next test, and that of this one if it is not there."""
+    tests = [one for one in (item, nextitem) if one is not None and _uses_broker(one)]
+    if tests or _RESERVE in item.config.stash:
+        _prepare(item.config, tests)
+    return (yield)
+
+
+def _prepare(config: pytest.Config, tests: list[pytest.Item]) -> None:
+    from echoless.testkit.reserve import BrokerReserve
+
+    reserve = config.stash.setdefault(_RESERVE, BrokerReserve())
+    wanted = []
+    for test in tests:
+        with contextlib.suppress(pytest.UsageError):  # raised by the fixture
+            wanted.append(_wanted(config, test))
+    reserve.prepare(wanted)
+
+
+def _uses_broker(item: pytest.Item) -> bool:
+    """Whether it will ask for the fixture `echoless` of this file, as far as is known before."""
+    if "echoless" not in getattr(item, "fixturenames", ()) or item.get_closest_marker("skip"):
+        return False
+    definitions = getattr(item, "_fixtureinfo").name2fixturedefs.get("echoless", ())  # noqa: B009 - pytest has no public way
+    return bool(definitions) and definitions[-1].func.__module__ == __name__
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Ends brokers that no test has asked for."""
+    if _RESERVE in config.stash:
+        config.stash[_RESERVE].close()
 
 
 def _settings(config: pytest.Config) -> dict[str, str]:

@@ -207,6 +207,11 @@ class Config(StoredConfig):
         "true|false|auto",
         "true",
     )
+    stop_with_input: bool = _setting(
+        False,
+        boolean(),
+        "stop when standard input ends: for a broker that must not outlive the process that has started it",
+    )
     log_format: LogFormat = _setting(
         LogFormat.TEXT, choice(LogFormat), "log lines for people or as JSON", "text|json"
     )
