@@ -119,11 +119,10 @@ def _play_two_copiers(stage: Stage) -> None:
     copying = _Copying(stage)
     with copying.copier() as first:
         copying.await_commits(first, A.first)
-        late = {"type": "delay_request", "ms": 2000}
-        with copying.fault(late, "offset_commit", times=1) as rule:
+        with copying.fault("hold_request", "offset_commit", times=1) as held:
             copying.send(A, B)
             copying.await_copies(A, B)
-            rule.wait_for_hits(1)
+            held.wait_until_held()
             stage.say(
                 "the first copier's commit is on its way; it is paused, and the group takes it for dead"
             )
@@ -133,6 +132,7 @@ def _play_two_copiers(stage: Stage) -> None:
                 stage.say("a second one sends what was not committed again, under the same numbers")
                 copying.await_position(B.last + 1)
                 copying.require_repeats()
+                held.release()
                 first.wake()
                 stage.wait_until("it is back", lambda: first.figures["generations"] >= 2)
                 stage.say("the late commit was refused (25); the first copier has joined again")
@@ -216,7 +216,7 @@ SCENARIOS: Final = (
     Scenario(
         name="two-copiers",
         shows="A copier that the group takes for dead goes on: its commit comes late, and is refused.",
-        faults="a delayed OffsetCommit (`delay_request`), and the end of its session (`expire_member`)",
+        faults="an OffsetCommit that is held meanwhile (`hold_request`), and the end of its session (`expire_member`)",
         holds="Both copiers send A and B under the same numbers; only the successor's commit counts.",
         play=_play_two_copiers,
         settings=_SETTINGS,

@@ -30,18 +30,17 @@ _NO_POSITION: Final = -1001
 
 def _play_commit_answer_lost(stage: Stage) -> None:
     play = TransactionalPlay(stage)
-    with play.client() as client:
+    lost = [{"action": "drop_response", "match": {"result": end}} for end in ("commit", "abort")]
+    with play.client() as client, stage.faults().script(*lost, match=play.ends):
         play.begin(client, 1, 2)
         stage.say("the answer to the commit is lost; the client asks again on another connection")
-        with play.fault("drop_response", {**play.ends, "result": "commit"}, times=1):
-            play.end(client, "commit")
+        play.end(client, "commit")
         play.await_read([1, 2])
         stage.say(
             "the repetition got the truth; the next transaction is aborted, and its answer lost, too"
         )
         play.begin(client, 3)
-        with play.fault("drop_response", {**play.ends, "result": "abort"}, times=1):
-            play.end(client, "abort")
+        play.end(client, "abort")
         play.begin(client, 4)
         play.done(client.do("commit"))
         play.await_read([1, 2, 4])
@@ -124,10 +123,11 @@ def _play_delayed_end(stage: Stage) -> None:
         stage.say(
             "the commit is held up on its way; the client asks again on a new connection, and is answered"
         )
-        with play.fault({"type": "delay_request", "ms": 4000}, play.ends, times=1):
+        with play.fault("hold_request", play.ends, times=1) as held:
             play.done(client.do("commit"))
             play.begin(client, 3)
             stage.say("its next transaction is open when the old request arrives")
+            held.release()
             play.await_overtaken()
             play.send(client, 4)
             stage.say("the request had no effect: the second transaction is aborted as a whole")
@@ -274,7 +274,7 @@ SCENARIOS: Final = (
     Scenario(
         name="delayed-end",
         shows="An EndTxn that was held up does not end the next transaction, although its epoch is the same.",
-        faults="a late EndTxn (`delay_request`)",
+        faults="an EndTxn that is held until the next transaction is open (`hold_request`)",
         holds="It came on an older connection than the session's newest, and has no effect.",
         play=_play_delayed_end,
     ),
