@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.reader import processor_s
+from benchmarks.reader import hide_hypothesis, processor_s
 from benchmarks.versus_kafka import KAFKA_JVM
 from echoless.client.connection import BrokerConnection
 from echoless.pipeline.exactly_once import register
@@ -46,9 +46,10 @@ def main() -> None:
     parser.add_argument("--targets", nargs="+", default=["echoless", "apache-kafka"])
     arguments = parser.parse_args()
     settings = {"spark.driver.memory": "2g", **connector_settings()}
-    spark = open_session("reader-partitions", master="local[2]", settings=settings)
-    register(spark)
     with tempfile.TemporaryDirectory(prefix="echoless-reader-") as name:
+        hide_hypothesis(Path(name))
+        spark = open_session("reader-partitions", master="local[2]", settings=settings)
+        register(spark)
         for target in arguments.targets:
             broker = (
                 ApacheKafka(Path(name) / target, jvm=KAFKA_JVM)
@@ -64,7 +65,7 @@ def main() -> None:
                     measure(Measured(spark, broker.kafka_address, prefix), arguments.rounds)
             finally:
                 broker.kill()
-    spark.stop()
+        spark.stop()
 
 
 def create(address: str, prefix: str, topics: int, partitions: int) -> None:

@@ -72,8 +72,9 @@ class SourceTopics:
     def partitions(self) -> list[TopicPartition]:
         """Returns the partitions to read of the topics that were found. Raises `ReadError` for one that is not there."""
         chosen = []
+        assigned = dict(self._options.topics.assigned)
         for name, topic in self._topics.items():
-            for partition in self._options.topics.partitions_of(name, topic.leaders):
+            for partition in assigned.get(name, topic.leaders):
                 if partition not in topic.leaders:
                     raise ReadError(
                         f"option assign: topic {name} has no partition {partition}, only {len(topic.leaders)}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+has_admission_control = True
+
 try:
     from pyspark.sql.streaming.datasource import (
         ReadAllAvailable,
@@ -11,6 +13,7 @@ try:
         SupportsTriggerAvailableNow,
     )
 except ImportError:  # there, Spark calls `latestOffset()`, and asks for none of these
+    has_admission_control = False
 
     class ReadLimit:  # type: ignore[no-redef]
         """Stands for Spark's."""
@@ -40,4 +43,5 @@ __all__ = [
     "ReadMaxRows",
     "ReadMinRows",
     "SupportsTriggerAvailableNow",
+    "has_admission_control",
 ]

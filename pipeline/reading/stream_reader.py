@@ -12,9 +12,11 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from echoless.pipeline.reading import spark_admission
 from echoless.pipeline.reading.batch_limits import TriggerDelay, limited_ends
 from echoless.pipeline.reading.bounds import resolve
 from echoless.pipeline.reading.connections import close_kept
+from echoless.pipeline.reading.errors import ReadOptionError
 from echoless.pipeline.reading.options import ReaderOptions
 from echoless.pipeline.reading.source_topics import SourceTopics
 from echoless.pipeline.reading.span import OffsetSpan, split_spans
@@ -38,6 +40,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reader of a stream. One lives on the driver as long as the query; tasks have copies, and only call `read`."""
 
     def __init__(self, options: ReaderOptions) -> None:
+        if options.offsets_max is not None and not spark_admission.has_admission_control:
+            raise ReadOptionError(
+                "option maxOffsetsPerTrigger: it needs PySpark 4.2; this one has no admission control, and trigger(availableNow=True) "
+                "would end after so many offsets in silence. Leave it out (a task's memory does not depend on how much it reads, and "
+                "maxRecordsPerPartition makes more tasks), or take PySpark 4.2"
+            )
         self._options = options
         self._target: LogEnds | None = None
         """Ends that `trigger(availableNow=True)` reads up to."""
@@ -93,9 +101,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         stretch = self._ends.stretch(at, certain)
         if self._waits(stretch, limit):
             return begun
-        ends, offsets_max = stretch.ends, self._offsets_max(limit)
-        if offsets_max is not None:
-            ends = limited_ends(stretch.starts, ends, offsets_max)
+        ends = stretch.ends
+        if isinstance(limit, ReadMaxRows):
+            ends = limited_ends(stretch.starts, ends, limit.max_rows)
         return StreamOffsets(ends, stretch.ids, stretch.firsts).as_json()
 
     def _waits(self, stretch: NextStretch, limit: ReadLimit | None) -> bool:
@@ -106,11 +114,6 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return True
         is_all = isinstance(limit, ReadAllAvailable) or self._target is not None
         return not is_all and self._delay.holds(stretch.size)
-
-    def _offsets_max(self, limit: ReadLimit | None) -> int | None:
-        if isinstance(limit, ReadMaxRows):
-            return limit.max_rows
-        return self._options.offsets_max if limit is None else None
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802  Spark's name
         """Returns the ends of the logs, for the progress of the query."""

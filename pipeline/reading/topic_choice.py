@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
 from dataclasses import dataclass
 
 
@@ -17,6 +16,7 @@ class TopicChoice:
     pattern: str | None = None
     """Searched in the names of topics, not matched: `a` finds `bar`."""
     assigned: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """Topics and the partitions that `assign` lists."""
 
     @property
     def wanted_names(self) -> tuple[str, ...] | None:
@@ -26,14 +26,8 @@ class TopicChoice:
         return self.names or tuple(topic for topic, _ in self.assigned)
 
     def takes(self, topic: str) -> bool:
-        """Whether the topic is read."""
-        if self.pattern is not None:
-            return re.search(self.pattern, topic) is not None
-        return topic in (self.wanted_names or ())
-
-    def partitions_of(self, topic: str, existing: Collection[int]) -> Collection[int]:
-        """Returns the partitions to read of a topic that has these."""
-        return dict(self.assigned).get(topic, tuple(existing))
+        """Whether a topic that was found is read; if names were looked up, it is one of them."""
+        return self.pattern is None or re.search(self.pattern, topic) is not None
 
 
 def parse_subscribe(text: str) -> TopicChoice:

@@ -1,6 +1,6 @@
-"""The sink through Spark Connect, with a server of its own: `python -m tests.pipeline.connect_job ADDRESS DIRECTORY`.
+"""Sink and reader through Spark Connect, with a server of its own: `python -m tests.pipeline.connect_job ADDRESS DIRECTORY`.
 
-Prints `wrote` for each way that has written its rows, and the errors of those that were refused.
+Prints `wrote` for each way that has written (or read) its rows, and the errors of those that were refused.
 """
 
 from __future__ import annotations
@@ -45,6 +45,22 @@ def main(address: str, directory: Path) -> None:
     run("stream", lambda: finish(stream("stream").format("echoless").options(**options)))
     run("job", save)
     run("each batch as a job", lambda: finish(stream("each").foreachBatch(save_each)))
+    reading = {"kafka.bootstrap.servers": address, "subscribe": "orders"}
+
+    def read_job() -> None:
+        rows = spark.read.format("echoless").options(**reading, minPartitions="7").load()
+        found = {(row.partition, row.offset) for row in rows.collect()}
+        assert len(found) == rows.count() == 3 * ROWS
+
+    def read_stream() -> None:
+        reader = spark.readStream.format("echoless").options(**reading)
+        rows = reader.options(startingOffsets="earliest", maxOffsetsPerTrigger="25").load()
+        writer = rows.select("value").writeStream.format("echoless")
+        writer = writer.options(**{**options, "topic": "copy"}).trigger(availableNow=True)
+        finish(writer.option("checkpointLocation", str(directory / "checkpoint-copy")))
+
+    run("read as a job", read_job)
+    run("read as a stream", read_stream)
     sink = ExactlyOnceSink(options, name="sink", ledger=str(directory / "ledger"))
     run("ExactlyOnceSink", lambda: finish(stream("sink").foreachBatch(sink)))
     spark.stop()

@@ -403,12 +403,15 @@ def reader(seconds: float, seed: int) -> Outcome:
     with _directory("reader", outcome) as directory, _apache_kafka(directory) as kafka:
         broker = Echoless(directory)
         broker.start()
-        for number, server in enumerate((broker, kafka)):
-            with Compared(spark, server.kafka_address) as compared:
+        servers = {"Echoless": broker.kafka_address, "Apache Kafka": kafka.kafka_address}
+        for number, (name, address) in enumerate(servers.items()):
+            with Compared(spark, address) as compared:
                 for round_number in _while(seconds / 2):
-                    problems = compared.run(seed + number + 2 * round_number, _OPTION_SETS_AT_ONCE)
-                    outcome.problems += problems
-            outcome.figures.update(compared.figures)
+                    drawn = seed + number + 2 * round_number
+                    outcome.problems += compared.run(drawn, _OPTION_SETS_AT_ONCE)
+            outcome.figures.update(
+                {f"{name}: {what}": count for what, count in compared.figures.items()}
+            )
         broker.kill()
     spark.stop()
     return outcome

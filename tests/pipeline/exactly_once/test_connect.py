@@ -1,4 +1,4 @@
-"""The sink where the program has no session in its own process: Spark Connect, and Declarative Pipelines, which use it."""
+"""Sink and reader where the program has no session in its own process: Spark Connect, and Declarative Pipelines, which use it."""
 
 from __future__ import annotations
 
@@ -44,22 +44,24 @@ def run(command: list[str], directory: Path) -> str:
     return f"{done.stdout}\nended with {done.returncode}"
 
 
-def stored(broker: BrokerThread) -> list[str]:
-    return sorted(str(one, "utf-8") for one in broker.values(TOPIC, PARTITIONS) if one)
+def stored(broker: BrokerThread, topic: str = TOPIC) -> list[str]:
+    return sorted(str(one, "utf-8") for one in broker.values(topic, PARTITIONS) if one)
 
 
 def rows_of(*ways: str) -> list[str]:
     return sorted(f"{way}-{row}" for way in ways for row in range(ROWS))
 
 
-def test_the_data_source_writes_through_connect(broker: BrokerThread, tmp_path: Path) -> None:
-    """Streams, jobs, and batches of a stream as jobs; `ExactlyOnceSink` names them."""
+def test_the_data_source_works_through_connect(broker: BrokerThread, tmp_path: Path) -> None:
+    """Streams, jobs, and batches of a stream as jobs; `ExactlyOnceSink` names them. The reader reads them as a job and as a stream."""
+    broker.create("copy", PARTITIONS)
     module = ["-m", "tests.pipeline.connect_job", broker.address, str(tmp_path)]
     printed = run([sys.executable, *module], tmp_path)
     outcomes = [one for one in printed.splitlines() if one.startswith(("wrote: ", "refused: "))]
     assert outcomes == [
         *("wrote: stream", "wrote: job", "wrote: each batch as a job"),
+        *("wrote: read as a job", "wrote: read as a stream"),
         "refused: ExactlyOnceSink",
     ], printed
     assert "within foreachBatch register(frame.sparkSession)" in printed
-    assert stored(broker) == rows_of("stream", "job", "each")
+    assert stored(broker) == stored(broker, "copy") == rows_of("stream", "job", "each")

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
-from echoless.pipeline.reading.errors import DataLossError, ReadError
+from echoless.client.connection import BrokerConnection
+from echoless.pipeline.reading import spark_admission
+from echoless.pipeline.reading.errors import DataLossError, ReadError, ReadOptionError
 from echoless.pipeline.reading.options import read_reader_options
 from echoless.pipeline.reading.stream_reader import TopicStreamReader
 from tests.pipeline.reading.written import BASE_MS, TOPIC, write
@@ -90,19 +92,34 @@ def test_batches_follow_each_other_without_a_hole(broker):
 
 
 def test_spark_decides_about_the_limit(broker):
-    """ReadAllAvailable means all, whatever the options say; without a limit, as in PySpark 4.0, the options decide."""
+    """ReadAllAvailable means all, whatever the options say."""
     broker.create(TOPIC, 1)
     write(broker.address, 0, 30)
     reader = Stream(broker.address, maxOffsetsPerTrigger="20").reader
     start = reader.initialOffset()
     assert reader.getDefaultReadLimit() == ReadMaxRows(20)
+    assert reader.latestOffset(start, ReadMaxRows(20))[TOPIC] == {"0": 20}
     assert reader.latestOffset(start, ReadAllAvailable())[TOPIC] == {"0": 30}
-    assert reader.latestOffset()[TOPIC] == {"0": 20}
-    reader.partitions(start, reader.latestOffset())
-    assert reader.latestOffset()[TOPIC] == {"0": 30}
     assert reader.reportLatestOffset()[TOPIC] == {"0": 30}
     few = Stream(broker.address, minOffsetsPerTrigger="20").reader
     assert few.getDefaultReadLimit() == ReadMinRows(20)
+
+
+def test_without_admission_control_there_is_no_limit(broker, monkeypatch):
+    """PySpark 4.0 and 4.1 pass neither start nor limit, and end an availableNow query at the first end that they hear."""
+    broker.create(TOPIC, 1)
+    write(broker.address, 0, 5)
+    monkeypatch.setattr(spark_admission, "has_admission_control", False)
+    reader = Stream(broker.address).reader
+    start = reader.initialOffset()
+    end = reader.latestOffset()
+    assert end[TOPIC] == {"0": 5}
+    assert len(reader.partitions(start, end)) == 1
+    assert reader.latestOffset() == end
+    write(broker.address, 0, 2, first=5)
+    assert reader.latestOffset()[TOPIC] == {"0": 7}
+    with pytest.raises(ReadOptionError, match=r"maxOffsetsPerTrigger: it needs PySpark 4\.2"):
+        Stream(broker.address, maxOffsetsPerTrigger="20")
 
 
 def test_a_batch_waits_for_enough_offsets(broker):
@@ -233,6 +250,26 @@ def test_a_log_that_became_shorter(broker, monkeypatch):
     assert lenient.batch() == []
     write(broker.address, 0, 1, first=10)
     assert lenient.batch() == rows(0, 10, 11)
+
+
+def test_idle_partitions_cost_no_request_and_no_task(broker, monkeypatch):
+    """One of metadata and one of offsets for a micro-batch, of however many partitions and topics."""
+    for number in range(10):
+        broker.create(f"ord-{number}", 30)
+    stream = Stream(broker.address, subscribe="", subscribePattern="ord")
+    write(broker.address, 7, 5, topic="ord-3")
+    asked = []
+    request = BrokerConnection.request
+
+    def noting(connection, api, fields):
+        asked.append(api)
+        return request(connection, api, fields)
+
+    monkeypatch.setattr(BrokerConnection, "request", noting)
+    end = stream.next_end()
+    (part,) = stream.reader.partitions(stream.at, end)
+    assert part.value[:4] == ("ord-3", 7, 0, 5)
+    assert asked == ["metadata", "list_offsets"]
 
 
 def test_a_missing_topic_is_an_error_at_the_start(broker):
