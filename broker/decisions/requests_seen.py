@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
+from echoless.broker.decisions.decisions import CLIENT_ID_MAX
 from echoless.broker.decisions.events import RequestSeen, SeenBatch
 from echoless.broker.network.request import Peer
 from echoless.protocol.errors import DecodeError
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from echoless.broker.metadata.topic import Topic
     from echoless.protocol.registry import Api
 
-CLIENT_ID_MAX: Final = 255
 _PRODUCE: Final = 0
 
 
