@@ -15,87 +15,17 @@ from typer.testing import CliRunner
 
 from echoless.pipeline.commands import app
 from echoless.pipeline.exactly_once import ExactlyOnceSink, register
-from echoless.pipeline.exactly_once.batch_metrics import METRICS_LOGGER, BatchMetrics
+from echoless.pipeline.exactly_once.batch_metrics import METRICS_LOGGER
 from echoless.pipeline.exactly_once.data_source import BATCH_ID_PROPERTY, QUERY_ID_PROPERTY
 from echoless.pipeline.exactly_once.errors import LedgerError, SinkError
-from echoless.pipeline.exactly_once.ledger_metrics import read_metrics
 from tests.pipeline.exactly_once.attempts import PARTITIONS, TOPIC
 from tests.pipeline.exactly_once.broker_thread import BrokerThread
+from tests.pipeline.exactly_once.text_stream import FILE_ROWS, WAYS, Pipeline
 
 pytestmark = pytest.mark.spark
 
-FILE_ROWS = 500
 
-
-class Pipeline:
-    """A stream from text files to the topic, by one of the two ways."""
-
-    def __init__(self, spark: Any, broker: BrokerThread, directory: Path, way: str) -> None:
-        self.spark = spark
-        self.broker = broker
-        self.source = directory / "source"
-        self.checkpoint = directory / "checkpoint"
-        self.ledger = directory / "ledger"
-        self.way = way
-        self.fails_first_attempts = False
-        self.options: dict[str, str] = {}
-        self.source.mkdir()
-        self.files = 0
-
-    def add_file(self) -> None:
-        name = f"{self.files:04}"
-        lines = "".join(f"{name}-{row:06}\n" for row in range(FILE_ROWS))
-        (self.source / f".{name}").write_text(lines)
-        (self.source / f".{name}").rename(self.source / f"{name}.txt")
-        self.files += 1
-
-    def run(self) -> None:
-        """Everything that there is, in one batch; raises what the query ended with."""
-        lines = self.spark.readStream.format("text").load(str(self.source))
-        rows = lines.selectExpr("value", "substring(value, 9) AS key")
-        if self.fails_first_attempts:
-            rows = rows.mapInArrow(_fail_first_attempt, rows.schema)
-        writer = rows.writeStream.option("checkpointLocation", str(self.checkpoint))
-        self._to(writer.trigger(availableNow=True)).start().awaitTermination()
-
-    def forget_commit(self) -> None:
-        """Removes the commit, as if the driver had died right after the batch was written."""
-        commits = self.checkpoint / "commits"
-        newest = max(int(path.name) for path in commits.glob("[0-9]*"))
-        (commits / str(newest)).unlink()
-        (commits / f".{newest}.crc").unlink()
-
-    def stored(self) -> list[str]:
-        return sorted(str(v, "ascii") for v in self.broker.values(TOPIC, PARTITIONS) if v)
-
-    def expected(self) -> list[str]:
-        numbers = range(self.files)
-        return [f"{number:04}-{row:06}" for number in numbers for row in range(FILE_ROWS)]
-
-    def _to(self, writer: Any) -> Any:
-        options = {"kafka.bootstrap.servers": self.broker.address, **self.options}
-        if self.way == "data source":
-            register(self.spark)
-            return writer.format("echoless").options(topic=TOPIC, **options)
-        self.sink = ExactlyOnceSink(options, name="orders", ledger=str(self.ledger), topic=TOPIC)
-        return writer.foreachBatch(self.sink)
-
-    def metrics(self) -> list[BatchMetrics]:
-        """Reads the figures that the ledger has."""
-        if self.way == "data source":
-            return read_metrics(str(self.checkpoint / "echoless-ledger"))
-        return read_metrics(str(self.ledger), "orders")
-
-
-def _fail_first_attempt(batches: Iterator[Any]) -> Iterator[Any]:
-    context = TaskContext.get()
-    assert context is not None
-    yield from batches
-    if context.attemptNumber() == 0:
-        raise RuntimeError("the first attempt fails, when its rows are on their way")
-
-
-@pytest.fixture(params=["foreachBatch", "data source"])
+@pytest.fixture(params=WAYS)
 def pipeline(spark: Any, broker: BrokerThread, tmp_path: Path, request: Any) -> Pipeline:
     return Pipeline(spark, broker, tmp_path, request.param)
 

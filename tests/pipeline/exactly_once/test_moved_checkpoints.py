@@ -1,0 +1,94 @@
+"""Checkpoints and ledgers that were moved, copied or put back: each ends as `docs/sink.md` says, and no row is stored twice."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+
+from tests.pipeline.exactly_once.broker_thread import BrokerThread
+from tests.pipeline.exactly_once.text_stream import DATA_SOURCE, WAYS, Pipeline
+
+pytestmark = pytest.mark.spark
+
+OTHER_ROWS = "Spark partitions|not what an earlier attempt sent|the batch is complete"
+OLD_COPY = "more records of producer .* than the ledger"
+
+
+class Stream(Pipeline):
+    """A stream whose checkpoint and ledger can be copied and put back."""
+
+    copies = 0
+
+    @property
+    def has_ledger_in_checkpoint(self) -> bool:
+        return self.way == DATA_SOURCE
+
+    @property
+    def ledger_directory(self) -> Path:
+        if self.has_ledger_in_checkpoint:
+            return self.checkpoint / "echoless-ledger"
+        return self.ledger
+
+    def run_once_more(self) -> None:
+        self.add_file()
+        self.run()
+        assert self.stored() == self.expected()
+
+    def copy(self, directory: Path) -> Path:
+        self.copies += 1
+        return Path(shutil.copytree(directory, self.source.parent / f"copy-{self.copies}"))
+
+    def put_back(self, copy: Path, directory: Path) -> None:
+        shutil.rmtree(directory)
+        shutil.copytree(copy, directory)
+
+    def refuses(self, reason: str) -> None:
+        """Runs the stream, which stores nothing and says why."""
+        before = self.stored()
+        with pytest.raises(PySparkException, match=reason):
+            self.run()
+        assert self.stored() == before
+
+
+@pytest.fixture(params=WAYS)
+def stream(spark: Any, broker: BrokerThread, tmp_path: Path, request: Any) -> Stream:
+    return Stream(spark, broker, tmp_path, request.param)
+
+
+def test_moved_checkpoints_end_as_documented(stream: Stream) -> None:
+    """A commit that is deleted, two queries with one id, an old checkpoint, an old copy of the ledger: one after the other."""
+    stream.run_once_more()
+    stream.forget_commit()
+    stream.run()
+    assert stream.stored() == stream.expected()
+
+    first, twin = stream.checkpoint, stream.copy(stream.checkpoint)
+    old_ledger = stream.copy(stream.ledger_directory)
+    stream.run_once_more()
+    stream.checkpoint = stream.copy(twin)
+    if stream.has_ledger_in_checkpoint:
+        stream.refuses(OLD_COPY)
+    else:  # it finds what the first has stored, and goes on from there
+        stream.run()
+        assert stream.stored() == stream.expected()
+    stream.checkpoint = first
+
+    new, new_ledger = stream.copy(first), stream.copy(stream.ledger_directory)
+    stream.put_back(twin, first)
+    if stream.has_ledger_in_checkpoint:
+        stream.refuses(OLD_COPY)
+        stream.add_file()
+    else:
+        stream.add_file()  # batch 1 has the rows of two files now
+        stream.refuses(OTHER_ROWS)
+    stream.put_back(new, first)
+
+    stream.put_back(old_ledger, stream.ledger_directory)
+    stream.refuses(OLD_COPY)
+    stream.put_back(new_ledger, stream.ledger_directory)
+    stream.run()
+    assert stream.stored() == stream.expected()
