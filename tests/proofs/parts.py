@@ -35,6 +35,7 @@ _RUNS_OF_APPLICATIONS: Final = 7
 _SECONDS_OF_A_KILL: Final = 15.0
 _SPARK_RECORDS: Final = 240_000
 _OPTION_SETS_AT_ONCE: Final = 10
+_LETTERS: Final = "abcdefghijklmnopqrstuvwxyz0123456789-_."
 _CONSOLE: Final = Console(width=120)
 
 
@@ -222,6 +223,42 @@ def spark(seconds: float, seed: int) -> Outcome:
         )
         with _directory("spark-proofs", outcome) as directory:
             outcome.add(run(directory, options))
+    return outcome
+
+
+def restarts(seconds: float, seed: int) -> Outcome:
+    """Streams from Spark's Kafka source that die and are restarted: one or two topics of any names, with 1 to 12 partitions each."""
+    import random
+
+    from echoless.pipeline.kafka_connector import connector_settings
+    from echoless.pipeline.session import open_session
+    from tests.pipeline.exactly_once.kafka_restarts import Restarts, Source
+    from tests.pipeline.exactly_once.text_stream import WAYS
+    from tests.support.echoless import Echoless
+
+    outcome, dice = Outcome(), random.Random(seed)
+    settings = {"spark.driver.memory": "1g", **connector_settings()}
+    spark = open_session("restarts", master="local[2]", settings=settings)
+    with _directory("restarts", outcome) as directory, _apache_kafka(directory) as kafka:
+        broker = Echoless(directory)
+        broker.start()
+        servers = {"Echoless": broker, "Kafka": kafka}
+        for number in _while(seconds):
+            name = "".join(dice.choices(_LETTERS, k=dice.randint(1, 20)))
+            topics = (f"{number}-{name}", f"{number}-{name[::-1]}-too")[: dice.randint(1, 2)]
+            # Up to four partitions in all are numbered anew.
+            source = Source(
+                topics, dice.choice((1, 2, 2, 3, 3, 4, 4, *range(5, 13))), f"out-{number}"
+            )
+            server, way = dice.choice(sorted(servers)), dice.choice(WAYS)
+            place = directory / str(number)
+            place.mkdir()
+            problem = Restarts(spark, servers[server].kafka_address, place, way, source).play()
+            outcome.figures[f"streams by {way} into {server}"] += 1
+            outcome.figures["of these, numbered anew by a restart"] += source.is_numbered_anew
+            outcome.problems += [] if problem is None else [f"{server}: {problem}"]
+        broker.kill()
+    spark.stop()
     return outcome
 
 
@@ -433,6 +470,7 @@ PARTS: Final[dict[str, tuple[float, Callable[[float, int], Outcome]]]] = {
     "nemesis": (0.1, nemesis),
     "soak": (0.08, soak),
     "spark": (0.15, spark),
+    "restarts": (0.04, restarts),
     "reader": (0.05, reader),
     "transactions": (0.1, transactions),
     "models": (0.02, models),
