@@ -32,7 +32,7 @@ def test_a_line_says_how_far_it_came() -> None:
     """Records, bytes, rate, and what waits where that is known."""
     line = ProgressLine("orders", _figures(), Console(file=io.StringIO()))
     assert line.text().startswith("orders: 2,000 records, 2.5 MB, ")
-    assert line.text().endswith("/s, 1,203 records waiting")
+    assert line.text().endswith("/s, 1,203 records waiting, 0 s left")
     assert "waiting" not in ProgressLine("orders", StreamFigures()).text()
 
 
