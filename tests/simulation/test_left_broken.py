@@ -26,3 +26,16 @@ def test_one_that_no_partition_is_in_sync_without_is_not() -> None:
         assert not any(
             is_dispensable(stage.cluster, machine) for machine in stage.machines.values()
         )
+
+
+def test_none_is_while_a_broker_stops() -> None:
+    """Its departure may be on its way to the coordinator, and leave a partition to one broker (seed 1000308)."""
+    with Stage(brokers=2) as stage:
+        cluster, leader = stage.cluster, stage.leader
+        assert is_dispensable(cluster, leader)
+        (follower,) = stage.followers
+        stage.hold_back(follower)
+        follower.stop()
+        stage.run(0.1)
+        assert set(stage.state["isr"]) == {leader.broker_id, follower.broker_id}
+        assert not is_dispensable(cluster, leader)

@@ -49,9 +49,9 @@ def leave_one_broken(cluster: Cluster, rng: Random) -> LeftBroken | None:
 
 
 def is_dispensable(cluster: Cluster, machine: Machine) -> bool:
-    """Whether enough others are in sync, and all is calm: no broker lags, starts, or has the session of an earlier life."""
+    """Whether enough others are in sync, and all is calm: no broker lags, starts, stops, or has the session of an earlier life."""
     is_calm = all(
-        one.service is not None and _has_its_session(cluster, one)
+        one.service is not None and not one.service.is_ending and _has_its_session(cluster, one)
         for one in cluster.machines.values()
     )
     least = machine.config.min_insync_replicas
