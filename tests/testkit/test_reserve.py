@@ -128,7 +128,9 @@ def test_no_process_outlives_a_pytest_that_is_killed(
         "    time.sleep(600)\n"
         "def test_two(echoless): pass\n"
     )
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "echoless.testkit.plugin", str(test)]
+    # A shell starts what runs in the background with SIGINT ignored, which children inherit.
+    command = ["env", "--default-signal=INT", sys.executable, "-m", "pytest", "-q"]
+    command += ["-p", "echoless.testkit.plugin", str(test)]
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE) as inner:
         deadline = time.monotonic() + PATIENCE_S
@@ -137,7 +139,7 @@ def test_no_process_outlives_a_pytest_that_is_killed(
             time.sleep(0.02)
         begun = brokers(inner.pid)
         inner.send_signal(number)
-        inner.communicate()
+        inner.communicate(timeout=PATIENCE_S)
     assert len(begun) == 2
     until_gone(begun)
 
