@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from echoless.pipeline.reading.bounds import LATEST, Offsets, resolve
+from echoless.pipeline.reading.bounds import LATEST, Offsets, check_times, resolve
 from echoless.pipeline.reading.errors import DataLossError, ReadOptionError
 from echoless.pipeline.reading.options import ReaderOptions
 from echoless.pipeline.reading.source_topics import SourceTopics
@@ -40,6 +40,7 @@ def plan_job(options: ReaderOptions) -> list[OffsetSpan]:
     topics = SourceTopics(options)
     found = topics.find()
     partitions = topics.partitions()
+    check_times(options.start, options.end)
     starts = resolve(options.start, partitions, topics.offsets, takes_latest=options.starts_late)
     ends = resolve(options.end, partitions, topics.offsets, is_end=True)
     _check_order(options, starts, ends)

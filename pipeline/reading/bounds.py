@@ -125,6 +125,24 @@ def resolve(
     return {one: _known(one, found[one]) for one in sorted(found)}
 
 
+def check_times(start: Bound, end: Bound) -> None:
+    """Raises `ReadOptionError` if both are times, and one end is earlier than its start: whatever the offsets there are."""
+    if not (start.is_time and end.is_time):
+        return
+    if isinstance(start.value, Mapping) and isinstance(end.value, Mapping):
+        shared = sorted(start.value.keys() & end.value.keys())
+        times = [(str(one), start.value[one], end.value[one]) for one in shared]
+    elif isinstance(start.value, int) and isinstance(end.value, int):
+        times = [("the reading", start.value, end.value)]
+    else:
+        return
+    for what, begins, ends in times:
+        if begins > ends:
+            raise ReadOptionError(
+                f"options {start.option} and {end.option}: {what} would start at {begins} and end at {ends}"
+            )
+
+
 def _numbers(bound: Bound, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
     value = bound.value
     if not isinstance(value, Mapping):

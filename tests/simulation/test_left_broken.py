@@ -39,3 +39,15 @@ def test_none_is_while_a_broker_stops() -> None:
         stage.run(0.1)
         assert set(stage.state["isr"]) == {leader.broker_id, follower.broker_id}
         assert not is_dispensable(cluster, leader)
+
+
+def test_none_is_while_a_session_may_be_about_to_end() -> None:
+    """Its broker has not been heard of for most of the timeout, and is out of sync next (seed 2000808)."""
+    with Stage(brokers=2) as stage:
+        cluster, leader = stage.cluster, stage.leader
+        assert is_dispensable(cluster, leader)
+        (follower,) = stage.followers
+        stage.hold_back(follower)
+        stage.run(2.0)  # of three seconds
+        assert set(stage.state["isr"]) == {leader.broker_id, follower.broker_id}
+        assert not is_dispensable(cluster, leader)

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from echoless.client.topic_partition import TopicPartition
-from echoless.pipeline.reading.bounds import EARLIEST, LATEST, Bound, resolve
+from echoless.pipeline.reading.bounds import (
+    EARLIEST,
+    LATEST,
+    Bound,
+    check_times,
+    parse_time_bound,
+    parse_times_bound,
+    resolve,
+)
 from echoless.pipeline.reading.columns import COLUMNS, check_schema
 from echoless.pipeline.reading.errors import ReadOptionError
 from echoless.pipeline.reading.options import (
@@ -159,3 +167,26 @@ def test_a_time_after_the_last_record():
         resolve(bound, [ZERO], ask)
     assert resolve(bound, [ZERO], ask, takes_latest=True) == {ZERO: 9}
     assert resolve(bound, [ZERO], ask, is_end=True) == {ZERO: 9}
+
+
+@pytest.mark.parametrize(
+    ("starts", "ends", "said"),
+    [
+        ('{"orders": {"0": 5, "1": 9}}', '{"orders": {"0": 5, "1": 8}}', "orders-1"),
+        ('{"orders": {"0": 5}}', '{"orders": {"0": 5}}', None),
+        ("9", "8", "the reading"),
+        ("8", "8", None),
+        ("9", '{"orders": {"0": 8}}', None),
+    ],
+)
+def test_an_end_in_time_is_not_before_its_start(starts, ends, said):
+    """Refused as by Spark's source, whatever offsets there are at these times."""
+    start, end = (
+        (parse_time_bound if text.isdigit() else parse_times_bound)(option, text)
+        for option, text in (("startingTimestamp", starts), ("endingTimestamp", ends))
+    )
+    if said is None:
+        check_times(start, end)
+    else:
+        with pytest.raises(ReadOptionError, match=said):
+            check_times(start, end)

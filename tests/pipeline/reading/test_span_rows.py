@@ -189,7 +189,7 @@ def test_an_end_beyond_the_log_is_refused(broker):
             startingOffsets='{"orders": {"0": 4}}',
             endingOffsets='{"orders": {"0": 3}}',
         )
-    with pytest.raises(ReadError, match="orders-0 would start at 4 and end at 2"):
+    with pytest.raises(ReadError, match="the reading would start at"):
         read(broker.address, startingTimestamp=str(BASE_MS + 4), endingTimestamp=str(BASE_MS + 2))
 
 

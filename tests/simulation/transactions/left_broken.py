@@ -70,7 +70,10 @@ def is_dispensable(cluster: Cluster, machine: Machine) -> bool:
 def _has_its_session(cluster: Cluster, machine: Machine) -> bool:
     node = cluster.server.nodes.get(f"/brokers/ids/{machine.broker_id}")
     tree = machine.session_tree
-    return tree is not None and node is not None and node.owner == tree.session_id
+    if tree is None or node is None or node.owner != tree.session_id:
+        return False
+    session = cluster.server.sessions[node.owner]
+    return session.ends_at - cluster.loop.time() > session.timeout_s / 2  # else it may be about to end
 
 
 def _break(cluster: Cluster, rng: Random, machine: Machine) -> Undo:
