@@ -73,7 +73,8 @@ def _has_its_session(cluster: Cluster, machine: Machine) -> bool:
     if tree is None or node is None or node.owner != tree.session_id:
         return False
     session = cluster.server.sessions[node.owner]
-    return session.ends_at - cluster.loop.time() > session.timeout_s / 2  # else it may be about to end
+    left_s = session.ends_at - cluster.loop.time()
+    return left_s > session.timeout_s / 2  # else it may be about to end
 
 
 def _break(cluster: Cluster, rng: Random, machine: Machine) -> Undo:
