@@ -70,7 +70,7 @@ class Stop:
         start_thread("stop", self._watch)
 
     def heed_input(self) -> None:
-        """Stops when standard input ends: whoever has started this process is gone. Raises `OutOfThreadsError`."""
+        """Stops when standard input ends: the process that has started this one is gone. Raises `OutOfThreadsError`."""
         start_thread("input", self._read_input)
 
     def attach(self) -> None:

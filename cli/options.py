@@ -45,6 +45,15 @@ AdminAddress = Annotated[
         help="A broker's admin port.",
     ),
 ]
+AdminAddresses = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--admin",
+        metavar="[https://]HOST:PORT",
+        help="A broker's admin port; once for each.",
+        envvar="ECHOLESS_ADMIN",
+    ),
+]
 AdminTokenFile = Annotated[
     Path | None,
     typer.Option(

@@ -10,7 +10,7 @@ import typer
 
 from echoless.cli.admin import admin_ports, refused
 from echoless.cli.errors import CommandError
-from echoless.cli.options import ADMIN_DEFAULT, AdminConfig, AdminTokenFile
+from echoless.cli.options import ADMIN_DEFAULT, AdminAddresses, AdminConfig, AdminTokenFile
 from echoless.cli.output import counted
 from echoless.cli.selection import PartitionFilter, ProducerFilter, TopicFilter
 
@@ -22,14 +22,7 @@ def record(  # noqa: PLR0917 - typer makes options of them
     file: Annotated[
         Path, typer.Argument(metavar="FILE.jsonl", help="The file; an old one is replaced.")
     ],
-    admin: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="[https://]HOST:PORT",
-            help="A broker's admin port; once for each.",
-            envvar="ECHOLESS_ADMIN",
-        ),
-    ] = None,
+    admin: AdminAddresses = None,
     admin_token_file: AdminTokenFile = None,
     command_config: AdminConfig = None,
     seconds: Annotated[

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -13,11 +16,14 @@ from echoless.cli.cluster import security_of
 from echoless.cli.errors import CommandError
 from echoless.cli.option_groups import grouped
 from echoless.cli.options import BrokerOptions, Json
-from echoless.cli.output import counted, print_json, print_table
+from echoless.cli.output import counted, print_table
 
 if TYPE_CHECKING:
     from echoless.testkit.recording.player import PlayedBatch, Player
-    from echoless.testkit.recording.steps import LeftOut, PlayableStep
+    from echoless.testkit.recording.steps import LeftOut, Recording
+
+SHOWN_MAX: Final = 1000
+_COLUMNS: Final = ("partition", "producer", "epoch", "sequences", "recorded", "now", "", "message")
 
 
 @grouped
@@ -43,11 +49,12 @@ def replay(
     """
     from echoless.testkit.recording.file import RecordingError, read_events
     from echoless.testkit.recording.player import Player
-    from echoless.testkit.recording.steps import LeftOut, steps_of
+    from echoless.testkit.recording.steps import Recording
 
-    left_out = LeftOut()
+    shown = _JsonRows() if as_json else _Table()
     try:
-        steps = list(steps_of(read_events(file), left_out))
+        recording = Recording(partial(read_events, file))
+        left_out = recording.left_out
         if left_out.lost:
             raise CommandError(f"{file} lacks {counted(left_out.lost, 'event')}: record again")
         player = Player(
@@ -56,49 +63,83 @@ def replay(
             keeps_ids=keep_producer_ids,
             keeps_times=keep_times,
         )
-        played = asyncio.run(_play(player, steps))
+        asyncio.run(_play(player, recording, shown))
     except (RecordingError, ValueError) as error:
         raise CommandError(str(error)) from error
-    if as_json:
-        print_json([_document(one) for one in played])
-    else:
-        _print(played)
-    _report(played, player.failures, left_out)
-    if any(one.differs for one in played):
+    shown.end()
+    _report(shown, player.failures, left_out)
+    if shown.differing:
         raise typer.Exit(1)
 
 
-async def _play(player: Player, steps: Sequence[PlayableStep]) -> list[PlayedBatch]:
+async def _play(player: Player, recording: Recording, shown: _Shown) -> None:
     try:
-        for name in await player.create_topics(steps):
+        for name in await player.create_topics(recording.partitions):
             typer.echo(f"created {name}", err=True)
-        return [played async for played in player.play(steps)]
+        async for played in player.play(recording.steps()):
+            shown.add(played)
     finally:
         await player.close()
 
 
-def _print(played: Sequence[PlayedBatch]) -> None:
-    rows = [
-        (
-            f"{one.batch.topic}-{one.batch.partition}",
-            *_numbers(one),
-            one.batch.outcome,
-            one.outcome,
-            "differs" if one.differs else "",
-            one.message or "",
-        )
-        for one in played
-    ]
-    columns = "partition", "producer", "epoch", "sequences", "recorded", "now", "", "message"
-    print_table("1 batch" if len(played) == 1 else f"{len(played)} batches", columns, rows)
+class _Shown:
+    """Batches as they are played: counted, and shown."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.differing = 0
+
+    def add(self, one: PlayedBatch) -> None:
+        """Takes the next batch."""
+        self.count += 1
+        self.differing += one.differs
+
+    def end(self) -> None:
+        """Shows what was not shown yet."""
 
 
-def _numbers(one: PlayedBatch) -> tuple[int, int, str]:
+class _Table(_Shown):
+    """A table of all batches; if they are more than `SHOWN_MAX`, of the first of those that differ."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rows: list[tuple[bool, tuple[Any, ...]]] = []
+
+    def add(self, one: PlayedBatch) -> None:
+        super().add(one)
+        if self.count <= SHOWN_MAX or (one.differs and self.differing <= SHOWN_MAX):
+            self._rows.append((one.differs, _row(one)))
+
+    def end(self) -> None:
+        if self.count <= SHOWN_MAX:
+            title, rows = "1 batch" if self.count == 1 else f"{self.count} batches", self._rows
+        else:
+            rows = [one for one in self._rows if one[0]][:SHOWN_MAX]
+            title = f"{self.count:,} batches, of which {len(rows) or 'none'} differ"
+            if len(rows) < self.differing:
+                title += f", and {self.differing - len(rows):,} more"
+        print_table(title, _COLUMNS, (row for _, row in rows))
+
+
+class _JsonRows(_Shown):
+    """A JSON array, a line for each batch."""
+
+    def add(self, one: PlayedBatch) -> None:
+        sys.stdout.write(("[" if self.count == 0 else ",") + "\n" + json.dumps(_document(one)))
+        super().add(one)
+
+    def end(self) -> None:
+        sys.stdout.write(("[" if self.count == 0 else "") + "\n]\n")
+
+
+def _row(one: PlayedBatch) -> tuple[Any, ...]:
     producer_id, epoch = one.batch.producer
     fields = one.batch.fields
-    if producer_id < 0:
-        return producer_id, epoch, "-"
-    return producer_id, epoch, f"{fields['base_sequence']}-{fields['last_sequence']}"
+    sequences = f"{fields['base_sequence']}-{fields['last_sequence']}" if producer_id >= 0 else "-"
+    return (
+        *(f"{one.batch.topic}-{one.batch.partition}", producer_id, epoch, sequences),
+        *(one.batch.outcome, one.outcome, "differs" if one.differs else "", one.message or ""),
+    )
 
 
 def _document(one: PlayedBatch) -> dict[str, Any]:
@@ -120,12 +161,13 @@ def _document(one: PlayedBatch) -> dict[str, Any]:
     }
 
 
-def _report(played: Sequence[PlayedBatch], failures: Sequence[str], left_out: LeftOut) -> None:
-    differing = sum(one.differs for one in played)
-    typer.echo(f"{len(played) - differing} as recorded, {differing} not", err=True)
+def _report(shown: _Shown, failures: Sequence[str], left_out: LeftOut) -> None:
+    typer.echo(f"{shown.count - shown.differing} as recorded, {shown.differing} not", err=True)
     for failure in failures:
         typer.echo(f"refused: {failure}", err=True)
     if left_out.undecided:
         typer.echo(f"left out, since no broker has judged them: {left_out.undecided}", err=True)
+    if left_out.cut:
+        typer.echo(f"left out, requests of too many batches to record: {left_out.cut}", err=True)
     if left_out.offsets:
         typer.echo(f"left out, positions of groups: {left_out.offsets}", err=True)

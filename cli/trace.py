@@ -16,7 +16,7 @@ import typer
 
 from echoless.cli.admin import AdminPorts, admin_ports, refused
 from echoless.cli.errors import CommandError
-from echoless.cli.options import ADMIN_DEFAULT, AdminConfig, AdminTokenFile
+from echoless.cli.options import ADMIN_DEFAULT, AdminAddresses, AdminConfig, AdminTokenFile
 from echoless.cli.selection import PartitionFilter, ProducerFilter, TopicFilter
 
 _LOOK_EVERY_S: Final = 0.05
@@ -33,14 +33,7 @@ def trace(  # noqa: PLR0917 - typer makes options of them
             metavar="[FILE.jsonl]", help="A recorded run instead of a broker; -: stdin."
         ),
     ] = None,
-    admin: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="[https://]HOST:PORT",
-            help="A broker's admin port; once for each.",
-            envvar="ECHOLESS_ADMIN",
-        ),
-    ] = None,
+    admin: AdminAddresses = None,
     admin_token_file: AdminTokenFile = None,
     command_config: AdminConfig = None,
     follow: Annotated[

@@ -37,6 +37,8 @@ from echoless.broker.authentication.admin_tokens import LOOK_INTERVAL_S
 from echoless.broker.decisions.events import Event, RequestSeen
 from echoless.broker.decisions.stream import DecisionStream, Selection
 from echoless.broker.essential_task import reported_task
+from echoless.broker.faults.permission import refusal
+from echoless.broker.network.request import ANONYMOUS
 from echoless.broker.network.turns import ADMIN_PORT, for_client
 from echoless.protocol.acl import AclOperation
 
@@ -87,7 +89,7 @@ class DecisionPages:
         least = 0 if is_followed else 1
         count = read_count(request.query, "n", _COUNT_DEFAULT, least=least, most=LIST_MAX)
         caller = caller_of(request)
-        selection = _read_selection(request, caller)
+        selection = _read_selection(self._broker, request, caller)
         if is_followed and request.method != hdrs.METH_HEAD:  # an answer to HEAD must end
             is_console = read_choice(request.query, "reader", READERS) == CONSOLE
             read_choice(request.query, "brokers", BROKERS)  # refused before the answer begins
@@ -276,7 +278,21 @@ class DecisionPages:
         }
 
 
-def _read_selection(request: web.Request, caller: Caller) -> Selection:
+def _check_records(broker: BrokerView, caller: Caller) -> None:
+    """Raises `RefusalError` if the caller may not have the records of requests: this port is no way around a log-in."""
+    caller.check_may_change()
+    caller.require_cluster(AclOperation.ALTER)
+    is_known = caller.principal != ANONYMOUS or broker.access is not None
+    if not is_known and refusal(broker.config) is not None:
+        raise RefusalError(
+            HTTPStatus.FORBIDDEN,
+            "records: other machines reach this broker, and its admin port asks for nothing; "
+            "set admin_token_file, or allow_faults=true if it is there for tests",
+        )
+    logger.info("%s records requests with their records from %s", caller.principal, caller.address)
+
+
+def _read_selection(broker: BrokerView, request: web.Request, caller: Caller) -> Selection:
     """The events that the caller asks for. Raises `RefusalError` if it may not have the records in them."""
     query = request.query
     requests, records = read_fact(query, "requests"), read_fact(query, "records")
@@ -287,8 +303,7 @@ def _read_selection(request: web.Request, caller: Caller) -> Selection:
     if records and not requests:
         raise RefusalError(HTTPStatus.BAD_REQUEST, "records: takes requests=true")
     if records:
-        caller.check_may_change()
-        caller.require_cluster(AclOperation.ALTER)
+        _check_records(broker, caller)
     selection = read_selection(query, caller.may_see)
     return selection._replace(requests=requests, records=records)
 

@@ -1,7 +1,7 @@
 """`/listeners`: the addresses that clients of each listener are given, and changes of them while the broker runs.
 
-A change is as any other of this port: for callers who may change, and with an authorizer Alter on the cluster, since whoever
-sets an address decides where clients go. `docs/listeners.md`.
+A change is as any other of this port: for callers who may change, and with an authorizer Alter on the cluster, since an
+address decides where clients go. `docs/listeners.md`.
 """
 
 from __future__ import annotations

@@ -190,6 +190,8 @@ class RequestSeen(NamedTuple):
     acks: int | None = None
     """The acknowledgements that a produce request asks for; None for others."""
     batches: tuple[SeenBatch, ...] = ()
+    is_cut: bool = False
+    """Whether its batches are left out, since they are too many to be read here."""
 
     def subjects(self) -> Sequence[Subject]:
         return [(batch.header.producer_id, batch.topic, batch.partition) for batch in self.batches]

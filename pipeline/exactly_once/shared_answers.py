@@ -3,7 +3,7 @@
 Kafka answers DescribeProducers with all producers of a partition, and each task has one. So a process asks once for each
 partition in a run, not once for each task, which would cost the square of their number.
 
-Only the first attempt of a task shares: whoever sends before it has recorded a `begin`, which it would find instead of creating its
+Only the first attempt of a task shares: another attempt that sends before it has recorded a `begin`, which it would find instead of creating its
 own. The log end is a lower bound for offsets, and may be older; so may the state of a producer that nobody uses.
 """
 
@@ -17,7 +17,7 @@ from echoless.client.sequencer import LeaderEntry
 from echoless.client.topic_partition import TopicPartition
 
 SHARED_S: Final = 60.0
-"""Age from which an answer is not shared: whoever reads back begins at the log end that it has."""
+"""Age from which an answer is not shared: an attempt that reads back begins at the log end that it has."""
 RunKey = tuple[object, ...]
 
 

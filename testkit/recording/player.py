@@ -11,15 +11,19 @@ The numbers are those of the recording, except producer ids and epochs that only
 from __future__ import annotations
 
 import asyncio
+import random
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from echoless.client.answers import error_name
 from echoless.client.cluster import Cluster, NoLeaderError, parse_addresses
 from echoless.client.connection_errors import ConnectionFailedError
-from echoless.client.coordinator import MOVED, Backoff
+from echoless.client.coordinator import Backoff
+from echoless.client.errors import ProducerError
 from echoless.client.pipelined_connection import PipelinedConnection
 from echoless.client.produce_request import NO_TRANSACTION, PartitionBatch, ProduceTerms
+from echoless.client.producer_ids import new_identity_within
 from echoless.client.receivers import fail_future
 from echoless.client.security import NO_SECURITY, Security
 from echoless.client.sequenced_batch import Identity
@@ -43,7 +47,6 @@ _FIRST_GENERATION_MAX: Final = 11
 _NO_PRODUCER: Final = Identity(-1, -1)
 _LATEST: Final = -1
 """The timestamp by which ListOffsets names the end."""
-_NO_TRANSACTION_TIMEOUT_MS: Final = 2**31 - 1
 _AGAIN: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -60,6 +63,7 @@ class PlayedBatch(NamedTuple):
     """A batch, and what this cluster has decided about it."""
 
     batch: PlayableBatch
+    """The batch, without its records."""
     producer: Identity
     """The id and epoch in this cluster."""
     outcome: str
@@ -164,16 +168,12 @@ class Player:
         """Closes the connections."""
         await self._cluster.close()
 
-    async def create_topics(self, steps: Iterable[PlayableStep]) -> list[str]:
-        """Creates the topics that are missing, with as many partitions as the steps name; returns their names.
+    async def create_topics(self, partitions: Mapping[str, int]) -> list[str]:
+        """Creates the topics that are missing, with so many partitions; returns their names.
 
         Raises `RecordingError` if one has too few partitions, or cannot be created.
         """
-        counts: dict[str, int] = {}
-        for step in steps:
-            if isinstance(step, PlayableBatch):
-                counts[step.topic] = max(counts.get(step.topic, 0), step.partition + 1)
-        return [name for name, count in counts.items() if await self._create(name, count)]
+        return [name for name, count in partitions.items() if await self._create(name, count)]
 
     async def play(self, steps: Iterable[PlayableStep]) -> AsyncIterator[PlayedBatch]:
         """Yields each batch as it is answered. Raises `RecordingError` if a broker goes away, or is not found."""
@@ -184,7 +184,8 @@ class Player:
                 due = began + (step.time_ms - first_ms) / 1000
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
             if isinstance(step, PlayableBatch):
-                yield await self._play_batch(step)
+                played = await self._play_batch(step)
+                yield played._replace(batch=step._replace(records=None))
             else:
                 await self._play_transaction(step)
 
@@ -237,23 +238,11 @@ class Player:
         return Identity(self._ids[producer_id], epoch)
 
     async def _new_id(self) -> int:
-        fields = {
-            "transactional_id": None,
-            "transaction_timeout": _NO_TRANSACTION_TIMEOUT_MS,
-            "producer_id": -1,
-            "producer_epoch": -1,
-            "enable2_pc": False,
-            "keep_prepared_txn": False,
-        }
-        backoff, until = Backoff(), time.monotonic() + _TIMEOUT_S
-        while True:
-            answer = await self._ask("init_producer_id", fields)
-            code = answer.error_code
-            if not code.value:
-                return int(answer.producer_id)
-            if code.value not in MOVED or time.monotonic() > until:
-                raise RecordingError(f"no producer id: {code.name.upper()}")
-            await backoff.pause()
+        try:
+            identity = await new_identity_within(self._cluster, self._settings, random.Random())  # noqa: S311  jitter
+        except ProducerError as error:
+            raise RecordingError(str(error)) from error
+        return identity.producer_id
 
     # --- batches ---
 
@@ -261,7 +250,7 @@ class Player:
         try:
             producer, terms = await self._identity(batch)
         except TransactionError as error:
-            code = ErrorCode(error.error_code).name if error.error_code else "UNANSWERED"
+            code = error_name(error.error_code) if error.error_code else "UNANSWERED"
             return PlayedBatch(batch, _NO_PRODUCER, code, -1, str(error))
         data = batch_for(batch, *producer)
         row = await self._send(PartitionBatch(batch.topic, batch.partition, data), terms)
@@ -269,7 +258,7 @@ class Player:
 
     def _judged(self, batch: PlayableBatch, producer: Identity, row: ProducedRow) -> PlayedBatch:
         if row.error_code:
-            name = _name_of(row.error_code)
+            name = error_name(row.error_code)
             return PlayedBatch(batch, producer, name, -1, row.error_message)
         place, base_offset = (batch.topic, batch.partition), row.base_offset
         is_new = base_offset >= self._ends.get(place, 0)
@@ -294,7 +283,7 @@ class Player:
                         answer = await row.future
                         if answer.error_code not in _AGAIN:
                             return answer
-                        reason = _name_of(answer.error_code)
+                        reason = error_name(answer.error_code)
                     except NoLeaderError as error:
                         if error.final_code:
                             raise RecordingError(str(error)) from error
@@ -357,11 +346,3 @@ class Player:
             return await self._cluster.ask_any(api, fields)
         except NoLeaderError as error:
             raise RecordingError(str(error)) from error
-
-
-def _name_of(code: int) -> str:
-    """The name of a code, or its number, if it is unknown here."""
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return f"error {code}"

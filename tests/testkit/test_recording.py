@@ -24,7 +24,7 @@ from echoless.testkit.recording.steps import (
     PlayableBatch,
     PlayableEnd,
     PlayableSession,
-    steps_of,
+    Recording,
 )
 from echoless.testkit.scripted_producer import ScriptedBatch, ScriptedProducer
 from tests.cli.command import Command
@@ -145,6 +145,22 @@ def test_a_broker_that_decides_otherwise_is_shown(
 
 
 @pytest.mark.slow
+def test_a_replay_ends_where_nobody_knows_what_is_stored(
+    recorded: Echoless, target: Echoless, command: Command, tmp_path: Path
+) -> None:
+    """A batch that is sent again could be taken for a difference."""
+    topic = recorded.topic("doubt")
+    path = tmp_path / "run.jsonl"
+    _record(recorded, path, ScriptedBatch(topic, 0, 6000, 0, 0, VALUES))
+    match = {"api": "produce", "topic": topic}
+    with target.faults.rule("close_after", match=match, times=1):
+        ran = command("replay", path, "--bootstrap-server", target.bootstrap_servers)
+    assert ran.code == 1
+    assert f"{topic}-0" in ran.err
+    assert "whether that is stored is not known" in ran.err
+
+
+@pytest.mark.slow
 def test_lost_answers_of_a_real_client_are_recorded_and_played(
     recorded: Echoless, target: Echoless, command: Command, tmp_path: Path
 ) -> None:
@@ -180,7 +196,10 @@ def test_lost_answers_of_a_real_client_are_recorded_and_played(
 def test_transactions_are_played_with_their_ends(
     recorded: Echoless, target: Echoless, command: Command, tmp_path: Path
 ) -> None:
-    """Committed, aborted, and left by an instance that was fenced: readers see what they saw."""
+    """Committed, aborted, and left by an instance that was fenced: readers see what they saw.
+
+    Every partition is named, so that the topic has as many in the target.
+    """
     topic = recorded.topic("ends", partitions=PARTITIONS)
     path = tmp_path / "run.jsonl"
     options = {**recorded.client_options, "transactional.id": "tx"}
@@ -192,16 +211,16 @@ def test_transactions_are_played_with_their_ends(
         first.init_transactions(30)
         for number in range(3):
             first.begin_transaction()
-            first.produce(topic, b"first %d" % number)
+            first.produce(topic, b"first %d" % number, partition=number)
             assert first.flush(30) == 0
             (first.abort_transaction if number == 1 else first.commit_transaction)(30)
         first.begin_transaction()
-        first.produce(topic, b"left open")
+        first.produce(topic, b"left open", partition=1)
         assert first.flush(30) == 0
         second = Producer(options)
         second.init_transactions(30)
         second.begin_transaction()
-        second.produce(topic, b"second")
+        second.produce(topic, b"second", partition=0)
         second.commit_transaction(30)
         recorder.settle()
     ran = command("replay", path, "--json", "--bootstrap-server", target.bootstrap_servers)
@@ -254,16 +273,51 @@ def _request(number: int, producer_id: int = 7, **fields: Any) -> dict[str, Any]
         "size_bytes": 100,
         "records": None,
     }
-    request = {"api": "produce", "version": 9, "transactional_id": None, "batches": [batch]}
+    request = {
+        "api": "produce",
+        "version": 9,
+        "transactional_id": None,
+        "batches": [batch],
+        "is_cut": False,
+    }
     return _event("request", number, **(request | fields))
+
+
+def _decision(number: int, correlation_id: int, **fields: Any) -> dict[str, Any]:
+    where = {"topic": "t", "partition": 0, "correlation_id": correlation_id}
+    return _event("decision", number, **where, **fields)
 
 
 def test_batches_that_no_broker_has_judged_are_left_out() -> None:
     """They came again; one without a producer id is never judged, and is played."""
-    left_out = LeftOut()
-    steps = list(steps_of([_request(1), _request(2, -1), _event("lost", 3, count=4)], left_out))
-    assert [step.outcome for step in steps if isinstance(step, PlayableBatch)] == [None]
-    assert (left_out.undecided, left_out.lost) == (1, 4)
+    events = [
+        _request(1),
+        _request(2, -1),
+        _event("lost", 3, count=4),
+        _request(4, is_cut=True, batches=[]),
+    ]
+    recording = Recording(lambda: events)
+    (step,) = recording.steps()
+    assert isinstance(step, PlayableBatch)
+    assert step.outcome is None
+    assert recording.partitions == {"t": 1}
+    assert recording.left_out == LeftOut(undecided=1, lost=4, cut=1)
+
+
+def test_brokers_are_merged_by_time_and_their_lives_told_apart() -> None:
+    """A restarted broker counts from 1 again: its numbers are those of other requests."""
+    first = [_request(1, time_ms=10), _decision(2, 1, time_ms=10, decision="append", error=None)]
+    again = [
+        _request(1, time_ms=30),
+        _decision(2, 1, time_ms=30, decision="reject", error="INVALID_PRODUCER_EPOCH"),
+    ]
+    other = [
+        _request(7, time_ms=20, broker_id=2),
+        _decision(8, 7, time_ms=20, broker_id=2, decision="divergent_duplicate", error=None),
+    ]
+    recording = Recording(lambda: [*first, *again, *other])
+    outcomes = [step.outcome for step in recording.steps() if isinstance(step, PlayableBatch)]
+    assert outcomes == ["append", "duplicate", "INVALID_PRODUCER_EPOCH"]
 
 
 def test_transactions_of_both_generations_are_told_apart() -> None:
@@ -279,7 +333,7 @@ def test_transactions_of_both_generations_are_told_apart() -> None:
         _event("transaction", 6, step="abort", correlation_id=5, **new),
         _event("transaction", 7, step="time_out", connection_id=0, **new),
     ]
-    assert list(steps_of(events, LeftOut())) == [
+    assert list(Recording(lambda: events).steps()) == [
         PlayableSession(1, "old", (7, 2), raises_epoch=False),
         PlayableSession(2, "new", (7, 2), raises_epoch=True),
         PlayableEnd(4, "old", is_commit=True, is_timed_out=False),

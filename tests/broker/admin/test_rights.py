@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 
 from echoless.broker.authentication.admin_tokens import Tokens
 from echoless.broker.config.names import AllowFaults, Authorizer
+from echoless.broker.config.values import Address
 from echoless.broker.decisions.events import RequestSeen, SeenBatch
 from echoless.broker.metadata.topic import NewTopic
 from echoless.coordinators.groups.answers import CommittedOffset, ListedGroup
@@ -157,7 +160,7 @@ async def test_the_rest_needs_describe_on_the_cluster(
 async def test_addresses_of_clients_need_alter_on_the_cluster(
     running: Running, admin_address: str, acls: AclEditor
 ) -> None:
-    """Whoever sets them decides where clients go; seeing them takes Describe, as DescribeConfigs does."""
+    """An address decides where clients go; seeing them takes Describe, as DescribeConfigs does."""
     head = (f"Host: {admin_address}", "Content-Type: application/json")
     put, body = "PUT /listeners/PLAINTEXT HTTP/1.1", b'{"advertise": "a:1"}'
     assert (await get(admin_address, "/listeners")).status == HTTPStatus.FORBIDDEN
@@ -192,7 +195,7 @@ async def test_a_change_needs_alter_on_the_cluster(
 async def test_records_of_requests_need_alter_on_the_cluster_and_read_on_their_topic(
     running: Running, admin_address: str, acls: AclEditor
 ) -> None:
-    """Requests need Describe on their topics; whoever may not read a topic gets them without their records."""
+    """Requests need Describe on their topics; a caller that may not read a topic gets them without their records."""
     path = "/decisions?follow=true&requests=true&records=true"
     await acls.allow(AclOperation.DESCRIBE)
     answer = await get(admin_address, path)
@@ -222,6 +225,33 @@ def _request(topic: str, *, large: bool) -> RequestSeen:
     return RequestSeen(
         *(0, 0, "produce", 9, len(batch), "c", "127.0.0.1:9", "User:a", 1, 1, None, -1, (seen,))
     )
+
+
+async def test_records_of_requests_are_not_for_strangers_of_an_open_port(
+    running: Running, admin_address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without ACLs and without a token, on a broker that other machines reach and that is not there for tests."""
+    caplog.set_level(logging.INFO)
+    broker = running.broker
+    broker.access = None
+    path = f"http://{admin_address}/decisions?follow=true&requests=true&records=true"
+    for allowed, admin_host, status in (
+        (AllowFaults.AUTO, "0.0.0.0", HTTPStatus.FORBIDDEN),
+        (AllowFaults.TRUE, "0.0.0.0", HTTPStatus.OK),
+        (AllowFaults.AUTO, "127.0.0.1", HTTPStatus.OK),
+    ):
+        config = replace(
+            broker.config,
+            allow_faults=allowed,
+            authorizer=Authorizer.NONE,
+            admin_listen=Address(admin_host, 8080),
+        )
+        broker.config = config
+        async with aiohttp.ClientSession() as session, session.get(path) as stream:
+            assert stream.status == status
+            if status is HTTPStatus.FORBIDDEN:
+                assert "set admin_token_file" in (await stream.json())["error"]
+    assert "User:ANONYMOUS records requests with their records" in caplog.text
 
 
 @pytest.mark.parametrize(

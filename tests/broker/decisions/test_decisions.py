@@ -197,7 +197,7 @@ def test_a_step_is_made_when_someone_looks() -> None:
 
 
 async def test_who_follows_is_shown_a_step_at_once() -> None:
-    """And whoever looks back later is shown the same one."""
+    """And a later look back finds the same one."""
     decisions, stream = Decisions(Metrics()), DecisionStream()
     decisions.follow(stream)
     decisions.record_transaction(_step)

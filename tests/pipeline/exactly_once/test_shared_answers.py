@@ -27,7 +27,7 @@ def test_an_answer_is_for_the_tasks_of_one_run() -> None:
 
 
 def test_an_old_answer_is_not_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever reads back begins at its log end, and would read for long."""
+    """An attempt that reads back begins at its log end, and would read for long."""
     monkeypatch.setattr(shared_answers, "SHARED_S", 0)
     answers = SharedAnswers()
     answers.add(RUN, {FIRST: ANSWER})
