@@ -75,12 +75,17 @@ class BrokerContainer(BrokerProcess):
         """Whether the container runs."""
         return self._is_made and self._inspect("{{.State.Running}}") == "true"
 
-    def start(self) -> None:
-        """Returns when the broker is ready: again on the same ports, with its data. Raises `BrokerStartError`."""
+    def begin_start(self) -> None:
+        """Starts the container, and does not wait until the broker is ready: `start` does. Raises `BrokerStartError`."""
         if self._is_made:
             self._run("start", self._name)
         else:
             self._make()
+
+    def start(self) -> None:
+        """Returns when the broker is ready: again on the same ports, with its data. Raises `BrokerStartError`."""
+        if not self.is_running:
+            self.begin_start()
         deadline = time.monotonic() + _START_TIMEOUT_S
         while not self._is_ready():
             if not self.is_running or time.monotonic() > deadline:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
+from echoless.client.answers import error_name
 from echoless.client.connection import BrokerConnection
 from echoless.client.security import NO_SECURITY, Security
 from echoless.client.topic_partition import TopicPartition
@@ -114,7 +115,7 @@ class ClusterGroups:
             self._coordinators.pop(group, None)
             if code not in _MOVED:
                 break
-        raise GroupRefusedError(f"group {group}: {api}: {ErrorCode(code).name}")
+        raise GroupRefusedError(f"group {group}: {api}: {error_name(code)}")
 
     def _coordinator(self, group: str) -> BrokerConnection:
         if group not in self._coordinators:
@@ -123,7 +124,7 @@ class ClusterGroups:
                 answer = bootstrap.request("find_coordinator", fields)
             found = answer.coordinators[0] if hasattr(answer, "coordinators") else answer
             if found.error_code.value:
-                name = ErrorCode(found.error_code.value).name
+                name = error_name(found.error_code.value)
                 raise GroupRefusedError(f"group {group}: find_coordinator: {name}")
             self._coordinators[group] = found.host, found.port
         return self._connected(self._coordinators[group])
