@@ -17,10 +17,12 @@ import java.util.concurrent.CountDownLatch;
 import java.util.stream.Collectors;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.UnknownMemberIdException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /** One run of `subscribe`: a member of a group that reads until SIGTERM, and its log of everything that it saw. */
@@ -90,7 +92,7 @@ final class Subscribe {
 
     private void readOnce(KafkaConsumer<byte[], byte[]> consumer) {
         Map<TopicPartition, OffsetAndMetadata> ends = new HashMap<>();
-        for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(200))) {
+        for (ConsumerRecord<byte[], byte[]> record : polled(consumer)) {
             records++;
             note("record", record.partition(), record.offset(),
                     new String(record.value(), StandardCharsets.UTF_8));
@@ -106,6 +108,19 @@ final class Subscribe {
             } catch (KafkaException refused) {
                 note("failed", refused.toString().replace('\n', ' '));
             }
+        }
+    }
+
+    /**
+     * Polls once. A member that was removed while it stood still, before it had its committed offsets, is told so by
+     * the answer to its OffsetFetch, which kafka-clients 4 throws here; its next heartbeat makes it join again.
+     */
+    private ConsumerRecords<byte[], byte[]> polled(KafkaConsumer<byte[], byte[]> consumer) {
+        try {
+            return consumer.poll(Duration.ofMillis(200));
+        } catch (UnknownMemberIdException removed) {
+            note("failed", removed.toString().replace('\n', ' '));
+            return ConsumerRecords.empty();
         }
     }
 
