@@ -147,9 +147,12 @@ class Connection(ReadConnection):
     def eof_received(self) -> bool:
         """Ends the connection, after what is in flight: the client may have ended only its side.
 
-        Not for longer than `GOODBYE_S`, because most clients are gone and read no answer.
+        Not for longer than `GOODBYE_S`, because most clients are gone and read no answer. By TLS
+        at once: Python's has no half that stays open, and logs a warning when asked for it.
         """
         if not self._tasks and not self._promised:
+            return False
+        if self._transport is None or self._transport.get_extra_info("sslcontext") is not None:
             return False
         if Hold.DRAINING not in self._holds:
             self._ending = asyncio.ensure_future(self._end())

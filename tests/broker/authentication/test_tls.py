@@ -40,6 +40,7 @@ from tests.support.raw_client import (
     message,
     nested,
 )
+from tests.support.session_client import send
 
 BOTH = "PLAINTEXT:SSL,NATIVE:SSL"
 _PATIENCE_S = 120.0
@@ -99,6 +100,22 @@ async def test_both_ports_answer_by_tls(tmp_path: Path, authority: Authority) ->
         await native.close()
         await kafka.close()
     assert set(principals.seen) == {"User:ANONYMOUS"}
+
+
+async def test_a_client_that_leaves_while_it_waits_is_not_worth_a_warning(
+    tmp_path: Path, authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its Fetch is in progress: the connection ends at once, and anybody can do that again and again."""
+    context = authority.client_context()
+    async with serving(tmp_path, authority.settings("PLAINTEXT:SSL")) as running:
+        connection = await RawConnection.open(running.kafka_address, context)
+        await create_topic(connection, "t", 1)
+        send(connection, (0, -1), {"t": [(0, 0)]}, max_wait_ms=60_000)
+        other = await RawConnection.open(running.kafka_address, context)
+        await metadata(other)
+        await connection.close()
+        await other.close()
+    assert [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING] == []
 
 
 async def test_the_certificate_names_the_client(tmp_path: Path, authority: Authority) -> None:
