@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import nullcontext
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +14,11 @@ from pyspark.errors import PySparkException
 
 from tests.pipeline.exactly_once.broker_thread import BrokerThread
 from tests.pipeline.exactly_once.text_stream import DATA_SOURCE, WAYS, Pipeline
+from tests.pipeline.stores.servers import BUCKET, versitygw
 
 pytestmark = pytest.mark.spark
 
+DIRECTORY, S3 = PLACES = ("directory", "s3")
 OTHER_ROWS = "Spark partitions|not what an earlier attempt sent|the batch is complete"
 OLD_COPY = "more records of producer .* than the ledger"
 
@@ -25,13 +30,15 @@ class Stream(Pipeline):
 
     @property
     def has_ledger_in_checkpoint(self) -> bool:
-        return self.way == DATA_SOURCE
+        return self.way == DATA_SOURCE and self.store is None
 
     @property
     def ledger_directory(self) -> Path:
         if self.has_ledger_in_checkpoint:
             return self.checkpoint / "echoless-ledger"
-        return self.ledger
+        if self.store is None:
+            return self.ledger
+        return self.source.parent / "data" / BUCKET
 
     def run_once_more(self) -> None:
         self.add_file()
@@ -54,9 +61,11 @@ class Stream(Pipeline):
         assert self.stored() == before
 
 
-@pytest.fixture(params=WAYS)
-def stream(spark: Any, broker: BrokerThread, tmp_path: Path, request: Any) -> Stream:
-    return Stream(spark, broker, tmp_path, request.param)
+@pytest.fixture(params=product(PLACES, WAYS), ids=" ".join)
+def stream(spark: Any, broker: BrokerThread, tmp_path: Path, request: Any) -> Iterator[Stream]:
+    place, way = request.param
+    with versitygw(tmp_path) if place == S3 else nullcontext() as store:
+        yield Stream(spark, broker, tmp_path, way, store)
 
 
 def test_moved_checkpoints_end_as_documented(stream: Stream) -> None:

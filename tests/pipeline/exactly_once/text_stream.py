@@ -13,6 +13,7 @@ from echoless.pipeline.exactly_once.batch_metrics import BatchMetrics
 from echoless.pipeline.exactly_once.ledger_metrics import read_metrics
 from tests.pipeline.exactly_once.attempts import PARTITIONS, TOPIC
 from tests.pipeline.exactly_once.broker_thread import BrokerThread
+from tests.pipeline.stores.servers import Store
 
 FILE_ROWS = 500
 NAME = "orders"
@@ -22,13 +23,22 @@ FOREACH_BATCH, DATA_SOURCE = WAYS = ("foreachBatch", "data source")
 class Pipeline:
     """A stream from text files to the topic, by one of the two ways."""
 
-    def __init__(self, spark: Any, broker: BrokerThread, directory: Path, way: str) -> None:
+    def __init__(
+        self,
+        spark: Any,
+        broker: BrokerThread,
+        directory: Path,
+        way: str,
+        store: Store | None = None,
+    ) -> None:
+        """`store`: the place of the ledger; None: a directory, or the checkpoint if the way is the data source."""
         self.spark = spark
         self.broker = broker
         self.source = directory / "source"
         self.checkpoint = directory / "checkpoint"
         self.ledger = directory / "ledger"
         self.way = way
+        self.store = store
         self.fails_first_attempts = False
         self.options: dict[str, str] = {}
         self.source.mkdir()
@@ -66,10 +76,15 @@ class Pipeline:
 
     def _to(self, writer: Any) -> Any:
         options = {"kafka.bootstrap.servers": self.broker.address, **self.options}
+        if self.store is not None:
+            options |= {f"ledger.{name}": value for name, value in self.store.options.items()}
         if self.way == DATA_SOURCE:
             register(self.spark)
+            if self.store is not None:
+                options |= {"sinkName": NAME, "ledgerLocation": self.store.uri}
             return writer.format("echoless").options(topic=TOPIC, **options)
-        self.sink = ExactlyOnceSink(options, name=NAME, ledger=str(self.ledger), topic=TOPIC)
+        ledger = str(self.ledger) if self.store is None else self.store.uri
+        self.sink = ExactlyOnceSink(options, name=NAME, ledger=ledger, topic=TOPIC)
         return writer.foreachBatch(self.sink)
 
     def metrics(self) -> list[BatchMetrics]:
