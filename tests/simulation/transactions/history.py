@@ -24,6 +24,7 @@ from echoless.storage.producers.open_transactions import OpenTransactions
 from tests.simulation.checkers import settled
 from tests.simulation.checkers import transactions as promises
 from tests.simulation.checkers.logs import Batch, read_batches
+from tests.simulation.clients import Client
 from tests.simulation.cluster import Cluster, Topic
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.observations import Spot
@@ -41,6 +42,7 @@ from tests.transactions.history.events import History, Place, Seen, Stored
 from tests.transactions.history.stored import read_stored
 
 FAULTS_OVER_S: Final = 12.0
+ASK_AGAIN_S: Final = 0.1
 ENDS_WITHIN_S: Final = 120.0
 LATE_S_MAX: Final = 15.0
 INPUT: Final = Spot("t", 0)
@@ -285,7 +287,7 @@ class TransactionHistory:
             readers=self.seen.readers,
             final=final,
             log={tuple(spot): self._stored(spot) for spot in self._spots},
-            inputs=self._committed_inputs(),
+            inputs=self.committed_inputs(),
         )
         for fault in promises.everything_is_read(self.seen.uncommitted, history.log):
             observations.find(fault)
@@ -357,18 +359,28 @@ class TransactionHistory:
             found[tuple(spot)] = [(one.offset, one.value) for one in seen]
         return found
 
-    def _committed_inputs(self) -> dict[Place, int]:
+    def committed_inputs(self) -> dict[Place, int]:
+        """The offset up to which copiers have committed what they read; nothing without a copier."""
         if not any(isinstance(writer, Copier) for writer in self.writers):
             return {}
         client = self._cluster.new_client("final offsets")
+        until = self._cluster.loop.time() + ENDS_WITHIN_S
+        offset: int | None = None
+        while offset is None and self._cluster.loop.time() < until:
+            offset = self._ask_for_input(client)
+        assert offset is not None, "the group's offset is not stable at the end"
+        return {tuple(INPUT): offset}
+
+    def _ask_for_input(self, client: Client) -> int | None:
+        """None: not now. A coordinator that was cut off may doubt its session again, a moment after it has returned."""
         leader = self.leader_of(Spot(CONSUMER_OFFSETS, 0))
         assert leader is not None
         node = f"broker-{leader.leader_id}"
         asked = client.process.spawn(fetch_committed(client, node, INPUT))
         self._cluster.run_until_true(asked.done, 60.0)
-        offset = asked.result()
-        assert offset is not None, "the group's offset is not stable at the end"
-        return {tuple(INPUT): offset}
+        if asked.result() is None:
+            self._cluster.run_for(ASK_AGAIN_S)
+        return asked.result()
 
     def _stored(self, spot: Spot) -> list[Stored]:
         """The records of the leader's log as it lies on its disk."""
