@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 _HELP: Final[Mapping[str, str]] = {
     "brokers": "Show what each broker holds: partitions, how many it leads, bytes; with an id, each of its partitions.",
@@ -41,6 +42,21 @@ _HELP: Final[Mapping[str, str]] = {
 COMMANDS: Final[Collection[str]] = tuple(_HELP)
 _COMPLETION: Final = "_ECHOLESS_COMPLETE"
 """The variable with which a shell asks how a line may go on."""
+_SENTENCE_MAX: Final = 1000
+
+
+class _Commands(TyperGroup):
+    """Commands whose list says of each all that its first sentence says, on as many lines as that takes.
+
+    Plain text: to import what draws frames around it takes as long as everything else in `--help`.
+    """
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Writes the list."""
+        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [(name, one.get_short_help_str(_SENTENCE_MAX)) for name, one in found if one]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
 
 def app_for(arguments: Sequence[str]) -> typer.Typer:
@@ -52,7 +68,12 @@ def app_for(arguments: Sequence[str]) -> typer.Typer:
 
 def app_with(names: Collection[str]) -> typer.Typer:
     """The command line with these commands; only help about the others."""
-    app = typer.Typer(invoke_without_command=True, pretty_exceptions_enable=False)
+    app = typer.Typer(
+        cls=_Commands,
+        invoke_without_command=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
     app.callback()(echoless)
     app.command(
         context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
@@ -71,7 +92,7 @@ def _add(app: typer.Typer, name: str) -> None:
     attribute = name.replace("-", "_")
     module = import_module(f"echoless.cli.{attribute}")
     if hasattr(module, "app"):
-        app.add_typer(module.app, name=name)
+        app.add_typer(module.app, name=name, cls=_Commands)
     else:
         app.command(name)(getattr(module, attribute))
 

@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from echoless.cli.admin import admin_ports
 from echoless.cli.cluster import ClusterConnections
-from echoless.cli.group_offsets import listed_groups
-from echoless.cli.open_transactions import listed_transactions
 from echoless.cli.options import ADMIN_DEFAULT, BOOTSTRAP_DEFAULT, BrokerOptions
 
 if TYPE_CHECKING:
@@ -77,11 +74,15 @@ def _topics(broker: BrokerOptions) -> list[str]:
 
 
 def _groups(broker: BrokerOptions) -> list[str]:
+    from echoless.cli.group_offsets import listed_groups
+
     with ClusterConnections.open(broker) as cluster:
         return [str(one["group"]) for one in listed_groups(cluster)]
 
 
 def _transactional_ids(broker: BrokerOptions) -> list[str]:
+    from echoless.cli.open_transactions import listed_transactions
+
     with ClusterConnections.open(broker) as cluster:
         return [str(one["transactional_id"]) for one in listed_transactions(cluster)]
 
@@ -102,6 +103,7 @@ def _listeners(ctx: typer.Context) -> list[str]:
 
 def _admin(ctx: typer.Context) -> Admin:
     """The admin port that the options before, or the environment, name."""
+    from echoless.cli.admin import admin_ports
     from echoless.testkit.admin import Admin
 
     given = ctx.params

@@ -65,7 +65,7 @@ DOORS: Final[Mapping[str, str]] = {
     "cli/admin.py": "http.client, OpenSSL: the commands that ask the admin port",
     "cli/cluster.py": "kio: the first connection to a broker",
     "cli/commands.py": "--version; serve, which has its own parser",
-    "cli/completion.py": "http.client: the completion of a rule's name",
+    "cli/completion.py": "what asks a broker for names: the completion of one",
     "cli/consume.py": _COMMAND,
     "cli/coordinator.py": _COMMAND,
     "cli/demo.py": _COMMAND,

@@ -43,3 +43,27 @@ def test_only_the_file_that_is_needed_is_imported(line: str, files: list[str]) -
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert ran.stdout.splitlines()[-1] == str(files)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unneeded"),
+    [
+        (["--help"], ["rich", "echoless.cli.cluster"]),
+        (
+            ["topics", "list", "--bootstrap-server", "127.0.0.1:1"],
+            ["echoless.cli.admin", "echoless.broker.config.names"],
+        ),
+    ],
+)
+def test_what_a_command_does_without_is_not_imported(
+    arguments: list[str], unneeded: list[str]
+) -> None:
+    """Help draws no frames; a command on the Kafka port asks for no setting of a broker."""
+    program = (
+        f"import sys; from echoless.cli.main import main\ntry: main({arguments})\nexcept SystemExit: pass\n"
+        f"print([one for one in {unneeded} if one in sys.modules], 'typer' in sys.modules)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.splitlines()[-1] == "[] True"
