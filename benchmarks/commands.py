@@ -50,13 +50,14 @@ def _installed(commit: str, directory: Path) -> str:
 def _cost_ms(python: str, command: str, environment: Mapping[str, str]) -> dict[str, float]:
     arguments = shlex.split(command.format(new=next(_NEW)))
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(
+    ran = subprocess.run(
         [python, "-P", "-m", "echoless", *arguments],
         input=_LINES,
-        stdout=subprocess.DEVNULL,
+        capture_output=True,
         env={**os.environ, **environment},
-        check=True,
+        check=False,
     )
+    assert ran.returncode == 0, f"{command}: {ran.stderr.decode()}"
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     taken_s = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
     return {command: 1000 * taken_s}
