@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient
 
-from containers.podman import Container, compose, podman
+from containers.podman import Container, PodmanError, compose, podman
 from containers.waiting import wait_until
 from tests.support.free_port import is_free
 
@@ -33,8 +33,17 @@ class Cluster:
 
     def up(self) -> None:
         """Returns when all brokers are healthy and each has met the others."""
-        wait_until(lambda: all(map(is_free, _PORTS)), f"ports {_PORTS} free", _CLOSED_AFTER_S)
-        compose("--project-name", _PROJECT, "up", "--detach", "--no-build")
+        for has_another_try in (True, True, False):
+            wait_until(lambda: all(map(is_free, _PORTS)), f"ports {_PORTS} free", _CLOSED_AFTER_S)
+            try:
+                compose("--project-name", _PROJECT, "up", "--detach", "--no-build")
+                break
+            except (
+                PodmanError
+            ) as error:  # any connection of this machine may be given a port meanwhile
+                if not has_another_try or "address already in use" not in str(error):
+                    raise
+                self.down()
         for number in BROKER_IDS:
             self.wait_for_broker(number)
 

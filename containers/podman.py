@@ -114,13 +114,18 @@ class Container:
         return podman("exec", self.name, *command)
 
     def signal_process(self, name: str) -> None:
-        """Sends a signal to the broker's process itself; process 1 is tini.
+        """Sends a signal to the broker's process itself.
 
         From outside: a command inside the container dies with it, before or after it has succeeded.
         """
+        os.kill(self.process_id, signal.Signals[f"SIG{name}"])
+
+    @property
+    def process_id(self) -> int:
+        """This machine's number of the broker's process; the container's process 1 is tini."""
         tini = self.state["Pid"]
         (broker,) = Path(f"/proc/{tini}/task/{tini}/children").read_text().split()
-        os.kill(int(broker), signal.Signals[f"SIG{name}"])
+        return int(broker)
 
     def log(self) -> str:
         """The broker's output, both streams."""
