@@ -30,7 +30,8 @@ RUN /opt/echoless/bin/pip wheel --no-cache-dir --no-deps --no-index --find-links
  && /opt/echoless/bin/pip uninstall -q -y pip setuptools \
  && find /opt/echoless/bin -type f ! -name echoless -delete \
  && find /opt/echoless -name '*.so' -exec strip --strip-unneeded {} +
-COPY containers/image_files.py containers/health.py ./
+COPY containers/image_files.py .
+COPY containers/health.py .
 RUN cp health.py /opt/echoless/ \
  && python3 -X no_debug_ranges image_files.py /base /opt/echoless /image
 
