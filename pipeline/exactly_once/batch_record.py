@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 from echoless.pipeline.exactly_once.errors import NEW_CHECKPOINT, LedgerError
 from echoless.pipeline.exactly_once.ledger import BATCHES_KEPT
@@ -18,6 +19,8 @@ from echoless.pipeline.exactly_once.ledger_files import LedgerFiles
 from echoless.pipeline.exactly_once.options import NEW_LEDGER
 
 VERSION: Final = 1
+_IN_USE: Final = "in-use.json"
+"""Created by earlier versions for batches without tasks, which have no record there."""
 _NAME: Final = re.compile(r"batch-(\d{20})\.json")
 
 
@@ -37,16 +40,12 @@ class BatchRecord:
 
         `is_late`: whether the rows have been written already.
         """
-        fields = {
-            "version": VERSION,
-            "query_id": self._query_id,
-            "spark_partitions": spark_partitions,
-        }
         self._check_order()
-        if self._files.create(self._name, json.dumps(fields).encode()):
-            self._clean()
+        if self._create(spark_partitions):
             return
-        found = self._read()
+        found = self._read(self._name)
+        if is_late and not found["spark_partitions"]:
+            return
         if found["query_id"] != self._query_id:
             raise LedgerError(
                 f"{self._what}: the ledger belongs to query {found['query_id'] or '(none)'}, this is "
@@ -62,28 +61,58 @@ class BatchRecord:
             )
 
     def note(self) -> None:
-        """Notes that the ledger is in use, for batches without tasks."""
-        self._files.create(
-            f"{self._directory}/in-use.json", json.dumps({"version": VERSION}).encode()
-        )
+        """Records a batch without tasks, of which Spark does not say the query; it may have some when it is run again."""
+        self._create(0)
 
-    def check_not_lost(self) -> None:
-        """Refuses a stream's batch above 0 if the ledger has no batch. Raises `LedgerError`."""
-        if self._query_id and self._batch_id and not self._files.list(self._directory):
+    def check_not_lost(self, *, has_every_batch: bool) -> None:
+        """Refuses a stream's batch above 0 if the ledger has no batch, or not the one before. Raises `LedgerError`.
+
+        `has_every_batch`: whether the sink is given each batch of the query, so that none may be missing.
+        """
+        if not self._query_id or not self._batch_id:
+            return
+        names = self._files.list(self._directory)
+        if not names:
             raise LedgerError(
                 f"{self._what}: the ledger is empty, and the stream is at batch {self._batch_id}: the ledger was lost or "
                 "moved, and what this batch stored before would be stored twice. Bring it back; or, if this sink has "
                 f"not written this batch yet, set {NEW_LEDGER}=true"
             )
+        last = max(_numbers(names), default=-1)
+        if not has_every_batch or _IN_USE in names or last >= self._batch_id - 1:
+            return
+        if self._files.find(self._path(self._batch_id - 1)) is None:  # a listing may be stale
+            raise LedgerError(
+                f"{self._what}: the last batch in the ledger is {last}: the ledger is an old copy, and what was stored "
+                "since would be stored twice. Put the newest back; or, if another sink has written the batches since, "
+                f"set {NEW_LEDGER}=true"
+            )
 
-    def _read(self) -> dict[str, object]:
+    def most_tasks_before(self) -> int:
+        """Returns the most Spark partitions of a batch before this one whose record is kept; 0: there is none."""
+        earlier = [one for one in self._batch_ids() if one < self._batch_id]
+        return max((self._read(self._path(one))["spark_partitions"] for one in earlier), default=0)
+
+    def _create(self, spark_partitions: int) -> bool:
+        """Creates the record, unless there is one; returns whether it did."""
+        fields = {
+            "version": VERSION,
+            "query_id": self._query_id,
+            "spark_partitions": spark_partitions,
+        }
+        if not self._files.create(self._name, json.dumps(fields).encode()):
+            return False
+        self._clean()
+        return True
+
+    def _read(self, name: str) -> dict[str, Any]:
         try:
-            fields = json.loads(self._files.read(self._name))
+            fields = json.loads(self._files.read(name))
             if fields["version"] != VERSION:
-                raise LedgerError(f"{self._name}: version {fields['version']}, not {VERSION}")
+                raise LedgerError(f"{name}: version {fields['version']}, not {VERSION}")
+            return {key: fields[key] for key in ("query_id", "spark_partitions")}
         except (KeyError, TypeError, ValueError) as error:
-            raise LedgerError(f"{self._name}: not a batch record: {error!r}") from error
-        return {key: fields[key] for key in ("query_id", "spark_partitions")}
+            raise LedgerError(f"{name}: not a batch record: {error!r}") from error
 
     def _check_order(self) -> None:
         """Refuses a batch out of order. Tasks do so too, but one without entries cannot know."""
@@ -100,8 +129,13 @@ class BatchRecord:
                 self._files.delete(self._path(batch_id))
 
     def _batch_ids(self) -> list[int]:
-        found = (_NAME.fullmatch(name) for name in self._files.list(self._directory))
-        return [int(one[1]) for one in found if one is not None]
+        return _numbers(self._files.list(self._directory))
 
     def _path(self, batch_id: int) -> str:
         return f"{self._directory}/batch-{batch_id:020}.json"
+
+
+def _numbers(names: Iterable[str]) -> list[int]:
+    """Returns the numbers of the batches that have a record."""
+    found = map(_NAME.fullmatch, names)
+    return [int(one[1]) for one in found if one is not None]

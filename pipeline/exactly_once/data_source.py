@@ -147,7 +147,7 @@ class ExactlyOnceStreamWriter(StreamArrowWriter):
             options.name, query_id, int(batch_id), context.partitionId(), self._run
         )
         if not options.accepts_new_ledger:
-            _record(options, location).check_not_lost()
+            _record(options, location).check_not_lost(has_every_batch=True)
         return TaskMessage(_write(options, location, iterator))
 
     def commit(

@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 from echoless.client.sequencer import Identity
 from echoless.client.topic_partition import TopicPartition
+from echoless.pipeline.exactly_once.errors import SinkError
 from echoless.pipeline.exactly_once.leader_queries import LeaderQueries, LeaderState
+from echoless.pipeline.exactly_once.ledger import TaskLocation
 from echoless.pipeline.exactly_once.previous_batch import PreviousBatch
 from echoless.pipeline.exactly_once.sequence_ranges import agrees, is_ahead
 
@@ -29,6 +31,15 @@ class LeaderAhead(NamedTuple):
     target: TopicPartition
     producer_id: int
 
+    def error(self, location: TaskLocation) -> SinkError:
+        """Makes the error of a batch that no entry of the ledger accounts for."""
+        return SinkError(
+            f"{location}: {self.target} has more records of producer "
+            f"{self.producer_id} than the ledger: the ledger is an old copy, or an attempt "
+            "with other rows ran at the same time as the last one. Check what is stored "
+            "there, and continue under another name"
+        )
+
 
 def begin_batch(
     previous: PreviousBatch, leaders: LeaderQueries, targets: list[TopicPartition]
@@ -44,7 +55,7 @@ def begin_batch(
     idle = list(sequences.keys() - set(targets))
     # A partition that is gone or has no leader gives no answer: the next epoch begins without it.
     found = leaders.ask_beforehand(targets, idle, identity.producer_id)
-    ahead = _ahead(found, identity, sequences)
+    ahead = leader_ahead(found, identity, sequences)
     if ahead is not None:
         return ahead
     is_known = len(found) == len(targets) + len(idle) and all(
@@ -67,7 +78,7 @@ def extend_batch(
     if identity != previous.identity:
         return _begin_anew(identity, leaders, targets)
     found = leaders.ask_beforehand(targets, [], identity.producer_id)
-    return _ahead(found, identity, previous.sequences) or Beginning(identity, found)
+    return leader_ahead(found, identity, previous.sequences) or Beginning(identity, found)
 
 
 def _begin_anew(
@@ -78,11 +89,12 @@ def _begin_anew(
     return Beginning(identity, {target: LeaderState(end, None) for target, end in ends.items()})
 
 
-def _ahead(
+def leader_ahead(
     found: Mapping[TopicPartition, LeaderState],
     identity: Identity,
     sequences: Mapping[TopicPartition, int],
 ) -> LeaderAhead | None:
+    """Returns the first leader that has more records of the producer than its next sequences say; None: none has."""
     for target, leader_state in found.items():
         if is_ahead(leader_state.found, identity, sequences.get(target, 0)):
             return LeaderAhead(target, identity.producer_id)

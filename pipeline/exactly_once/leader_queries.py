@@ -107,19 +107,22 @@ class LeaderQueries:
 
         The `idle` are asked once, and only those that have a leader, without creating a topic: it may have been deleted.
         """
-        wanted, others = list(targets), list(idle)
-        shared = self.session.answers
-        answers = shared.of(self._answers_run, (*wanted, *others))
-        new = [target for target in wanted if target not in answers]
-        new_idle = [target for target in others if target not in answers]
-        if new or new_idle:
-            what = ", ".join(map(str, new))
-            with self.waits:
-                found = self.session.call(self._ask_both(new, new_idle, what))
-            if self._answers_run:
-                shared.add(self._answers_run, found)
-            answers |= found
-        return _states(answers, producer_id)
+        return _states(self._answers_beforehand(list(targets), list(idle)), producer_id)
+
+    def ask_about_topics(self, topics: Sequence[str]) -> dict[TopicPartition, LeaderAnswer]:
+        """Asks once about all partitions of the topics that have a leader; answers may be shared."""
+        with self.waits:
+            partitions = self.session.call(self._partitions_of(topics))
+        return self._answers_beforehand([], partitions)
+
+    @property
+    def has_compared(self) -> bool:
+        """Whether a task of the run has compared the ledger's lanes with leaders (`ledger_age.py`)."""
+        return bool(self._answers_run) and self.session.answers.compared_run == self._answers_run
+
+    def note_compared(self) -> None:
+        """Notes for the other tasks of the run that the ledger's lanes agree with leaders."""
+        self.session.answers.compared_run = self._answers_run
 
     def fetch(self, target: TopicPartition, offset: int) -> bytes:
         """Fetches whole batches, from the one that holds `offset` on, perhaps with part of another.
@@ -127,6 +130,22 @@ class LeaderQueries:
         Waits for a while if there is none yet. Raises `SinkError`.
         """
         return self._run(lambda: self._fetch(target, offset), str(target), [target])
+
+    def _answers_beforehand(
+        self, wanted: list[TopicPartition], idle: list[TopicPartition]
+    ) -> dict[TopicPartition, LeaderAnswer]:
+        shared = self.session.answers
+        answers = shared.of(self._answers_run, (*wanted, *idle))
+        new = [target for target in wanted if target not in answers]
+        new_idle = [target for target in idle if target not in answers]
+        if new or new_idle:
+            what = ", ".join(map(str, new))
+            with self.waits:
+                found = self.session.call(self._ask_both(new, new_idle, what))
+            if self._answers_run:
+                shared.add(self._answers_run, found)
+            answers |= found
+        return answers
 
     def _run(
         self,
@@ -206,6 +225,17 @@ class LeaderQueries:
         queries = (_ask_leader(leader, own) for leader, own in by_leader.items())
         answers = await asyncio.gather(*queries, return_exceptions=True)
         return _merged(answer for answer in answers if isinstance(answer, dict))
+
+    async def _partitions_of(self, topics: Sequence[str]) -> list[TopicPartition]:
+        """Lists the partitions of those of the topics that there are, without creating one."""
+        others = self.session.cluster(auto_create_topics=False)
+        found: list[TopicPartition] = []
+        for topic in topics:
+            cluster = self.cluster if self.cluster.knows(topic) else others
+            with suppress(NoLeaderError, ConnectionFailedError):
+                count = await cluster.partition_count(topic)
+                found += (TopicPartition(topic, partition) for partition in range(count))
+        return found
 
     async def _fetch(self, target: TopicPartition, offset: int) -> bytes:
         leader = await self.cluster.leader(*target)

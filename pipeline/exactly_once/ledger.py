@@ -104,7 +104,8 @@ class Ledger:
         """Reads the entries. Raises `LedgerError`."""
         if not 0 <= location.batch_id <= BATCH_ID_MAX:
             raise LedgerError(f"{location}: batches have numbers from 0 to {BATCH_ID_MAX}")
-        self._files = files
+        self.files = files
+        """The ledger's files."""
         self.location = location
         self._keys = self._list()
         self.previous = self._read_previous()
@@ -122,23 +123,23 @@ class Ledger:
     def add(self, entry: Entry) -> Recorded:
         """Creates the entry, unless another attempt was faster. Raises `LedgerError`."""
         key = self._next_key()
-        if not self._files.create(self._path(key), encode_entry(entry)):
+        if not self.files.create(self._path(key), encode_entry(entry)):
             # Read by name: a listing may be stale on a mounted file system.
             self._take(self._read(key))
             self.refresh()
             return Recorded.BY_ANOTHER
         self._keys = self._list()
-        _withdraw_if_late(self._files, self.location, key, self._keys)
+        _withdraw_if_late(self.files, self.location, key, self._keys)
         self._take(entry)
         return Recorded.BY_US
 
     def clean(self, batches_kept: int = BATCHES_KEPT) -> None:
         """Deletes the entries of old batches; only after an end, which the next batch needs."""
         assert self.end is not None
-        _clean(self._files, self.location, self._keys, batches_kept)
+        _clean(self.files, self.location, self._keys, batches_kept)
 
     def _list(self) -> list[_Key]:
-        return _keys(self._files, self.location)
+        return _keys(self.files, self.location)
 
     def _read_previous(self) -> End | None:
         """Returns the previous batch's end. Raises `LedgerError` if that batch has not ended."""
@@ -191,11 +192,7 @@ class Ledger:
         return _Key(self.location.batch_id, len(self.begins))
 
     def _read(self, key: _Key) -> Entry:
-        path = self._path(key)
-        try:
-            return decode_entry(self._files.read(path))
-        except EntryError as error:
-            raise LedgerError(f"{path}: {error}") from error
+        return _read_entry(self.files, self._path(key))
 
     def _path(self, key: _Key) -> str:
         return _path(self.location, key)
@@ -255,9 +252,24 @@ def use_of_lane(files: LedgerFiles, location: TaskLocation, lane: int) -> LaneUs
     name = _Key(location.batch_id, 0).name
     if name not in files.list(directory):
         return LaneUse(has_begun=False, origin=None)
-    path = f"{directory}/{name}"
+    entry = _read_entry(files, f"{directory}/{name}")
+    return LaneUse(has_begun=True, origin=entry.origin if isinstance(entry, Begin) else None)
+
+
+def last_end(files: LedgerFiles, location: TaskLocation) -> End | None:
+    """Reads the end of a lane's last batch; None: there is no batch, or it has begun and not ended. Raises `LedgerError`."""
+    keys = _keys(files, location)
+    entry = _read_entry(files, _path(location, keys[-1])) if keys else None
+    return entry if isinstance(entry, End) else None
+
+
+def has_begun(files: LedgerFiles, location: TaskLocation) -> bool:
+    """Whether the lane has a `begin` in the location's batch, which is looked for by its name. Raises `LedgerError`."""
+    return files.find(_path(location, _Key(location.batch_id, 0))) is not None
+
+
+def _read_entry(files: LedgerFiles, path: str) -> Entry:
     try:
-        entry = decode_entry(files.read(path))
+        return decode_entry(files.read(path))
     except EntryError as error:
         raise LedgerError(f"{path}: {error}") from error
-    return LaneUse(has_begun=True, origin=entry.origin if isinstance(entry, Begin) else None)

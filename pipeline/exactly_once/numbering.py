@@ -17,7 +17,7 @@ instead, and the batch is in another state than before.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 
 from echoless.client.sequencer import Identity
@@ -69,12 +69,15 @@ class Numbering:
         ledger: Ledger,
         leaders: LeaderQueries,
         count_stored: CountStored,
+        check_age: Callable[[], None],
         *,
         now_ms: int,
     ) -> None:
+        """`check_age` raises `SinkError` if the ledger is an old copy; it is called before a lane gets its first producer."""
         self._ledger = ledger
         self._leaders = leaders
         self._count_stored = count_stored
+        self._check_age = check_age
         self._now_ms = now_ms
         self._counts: dict[str, int] = {}
         self._stored: dict[TopicPartition, int] = {}
@@ -200,7 +203,9 @@ class Numbering:
             self._record(identity, found.leader_states, found.rows)
 
     def _begin(self, targets: list[TopicPartition]) -> Recorded:
-        """Records the batch's first sequence ranges."""
+        """Records the batch's first sequence ranges. Raises `SinkError`."""
+        if self._previous.identity is None:
+            self._check_age()
         found = begin_batch(self._previous, self._leaders, targets)
         if isinstance(found, LeaderAhead):
             return self._give_way(found)
@@ -221,12 +226,7 @@ class Numbering:
         known = len(self._ledger.begins)
         self._ledger.refresh()
         if len(self._ledger.begins) == known and self._ledger.end is None:
-            raise SinkError(
-                f"{self._ledger.location}: {found.target} has more records of producer "
-                f"{found.producer_id} than the ledger: the ledger is an old copy, or an attempt "
-                "with other rows ran at the same time as the last one. Check what is stored "
-                "there, and continue under another name"
-            )
+            raise found.error(self._ledger.location)
         return Recorded.BY_ANOTHER
 
     def _record(

@@ -38,6 +38,7 @@ from echoless.pipeline.exactly_once.errors import SinkError
 from echoless.pipeline.exactly_once.fingerprint import Fingerprint, is_older
 from echoless.pipeline.exactly_once.leader_queries import LeaderQueries
 from echoless.pipeline.exactly_once.ledger import Ledger, TaskLocation, use_of_lane
+from echoless.pipeline.exactly_once.ledger_age import check_age
 from echoless.pipeline.exactly_once.ledger_files import LedgerFiles
 from echoless.pipeline.exactly_once.ledger_identity import open_files
 from echoless.pipeline.exactly_once.numbering import BatchState, Coverage, Numbering
@@ -130,7 +131,8 @@ class _Attempt:
         self._location = ledger.location
         self._leaders = leaders
         self._stack = stack
-        self._numbering = Numbering(ledger, leaders, self._count_stored, now_ms=start_ms)
+        check = partial(check_age, ledger.files, ledger.location, leaders)
+        self._numbering = Numbering(ledger, leaders, self._count_stored, check, now_ms=start_ms)
         self._fingerprints: dict[TopicPartition, Fingerprint] = {}
         self._read_backs: dict[TopicPartition, ReadBack] = {}
         self._prefix: StoredPrefix | None = None

@@ -35,6 +35,8 @@ class SharedAnswers:
     def __init__(self) -> None:
         self._run: RunKey = ()
         self._found: dict[TopicPartition, tuple[float, LeaderAnswer]] = {}
+        self.compared_run: RunKey = ()
+        """The run in which the ledger's lanes were last compared with leaders."""
 
     def of(
         self, run: RunKey, targets: Iterable[TopicPartition]

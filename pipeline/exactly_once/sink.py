@@ -117,7 +117,7 @@ class ExactlyOnceSink:
         rows = self._ordered(frame)
         record = BatchRecord(open_files(options), options.name, query_id, batch_id)
         if not options.accepts_new_ledger:
-            record.check_not_lost()
+            record.check_not_lost(has_every_batch=False)
         for _ in range(_RUNS_MAX):
             location = TaskLocation(options.name, query_id, batch_id, 0, run=uuid4().hex)
             written = rows.mapInArrow(_task(options, location), _ATTEMPTED)

@@ -139,6 +139,32 @@ def test_a_new_query_in_an_old_ledger_is_refused_beforehand(files):
         BatchRecord(files, NAME, "other", 0).agree(3)
 
 
+def test_a_ledger_without_the_batch_before_is_an_old_copy(files):
+    """If the sink is given each batch of the query; in foreachBatch others may have been written elsewhere."""
+    BatchRecord(files, NAME, QUERY, 3).agree(2)
+    for batch_id in (3, 4):
+        BatchRecord(files, NAME, QUERY, batch_id).check_not_lost(has_every_batch=True)
+    later = BatchRecord(files, NAME, QUERY, 5)
+    later.check_not_lost(has_every_batch=False)
+    with pytest.raises(LedgerError, match="last batch in the ledger is 3: the ledger is an old"):
+        later.check_not_lost(has_every_batch=True)
+
+
+def test_a_batch_without_tasks_is_recorded(files):
+    """It does not make the ledger look old, and holds up no batch that has tasks when it is run again."""
+    BatchRecord(files, NAME, QUERY, 3).agree(2)
+    BatchRecord(files, NAME, "", 4).note()
+    BatchRecord(files, NAME, QUERY, 5).check_not_lost(has_every_batch=True)
+    BatchRecord(files, NAME, QUERY, 4).agree(2, is_late=True)
+
+
+def test_a_ledger_of_earlier_batches_without_tasks_is_not_taken_for_an_old_copy(files):
+    """They left no record, but this file."""
+    BatchRecord(files, NAME, QUERY, 3).agree(2)
+    files.create(f"{NAME}/batches/in-use.json", b'{"version": 1}')
+    BatchRecord(files, NAME, QUERY, 9).check_not_lost(has_every_batch=True)
+
+
 def test_a_ledger_that_tasks_do_not_see_is_refused(tmp_path):
     """The same path on another machine is another ledger."""
     options = {"kafka.bootstrap.servers": "localhost:9092"}

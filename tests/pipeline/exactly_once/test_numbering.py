@@ -54,7 +54,7 @@ def leaders() -> FakeLeaders:
 def attempt(directory: Path, leaders: FakeLeaders) -> tuple[Ledger, Numbering]:
     """An attempt that has read the ledger and sent nothing yet."""
     ledger = Ledger(LocalFiles(directory), location())
-    return ledger, Numbering(ledger, leaders, lambda *_: 0, now_ms=1)
+    return ledger, Numbering(ledger, leaders, lambda *_: 0, lambda: None, now_ms=1)
 
 
 def test_a_batch_that_nobody_began_is_begun_by_us(tmp_path, leaders):
