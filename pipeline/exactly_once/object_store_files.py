@@ -48,6 +48,8 @@ _FINAL: Final = (
     UnauthenticatedError,
     UnknownConfigurationKeyError,
 )
+_ADDRESSES: Final = ("endpoint", "base_url")
+"""Settings that have a server's address; the second is Google's."""
 _REFUSED: Final = re.compile(r"status code: 40[0-7]\b")
 _QUERY: Final = re.compile(r"\?[^\s\"')]*")
 
@@ -148,7 +150,9 @@ def open_object_store(
             uri.replace("gcs://", "gs://", 1),
             config=config,
             client_options={
-                "allow_http": str(config.get("endpoint", "")).startswith("http://"),
+                "allow_http": any(
+                    str(config.get(name, "")).startswith("http://") for name in _ADDRESSES
+                ),
                 "timeout": timedelta(seconds=REQUEST_S),
                 "connect_timeout": timedelta(seconds=REQUEST_S),
             },

@@ -11,6 +11,7 @@ from tests.support.tool import Tool, run
 
 STORES: Final = Path(__file__).parents[2] / ".cache" / "object-stores"
 VERSITYGW: Final = STORES / "versitygw" / "versitygw"
+FAKE_GCS: Final = STORES / "fake-gcs-server" / "fake-gcs-server"
 AZURITE: Final = STORES / "azurite" / "node_modules" / ".bin" / "azurite-blob"
 S3PROXY: Final = STORES / "s3proxy" / "s3proxy-2.9.0-jar-with-dependencies.jar"
 HADOOP: Final = STORES / "hadoop"
@@ -21,6 +22,7 @@ _CONNECT_PACKAGES: Final = (
     *("grpcio", "grpcio-status", "googleapis-common-protos", "zstandard", "pyyaml"),
 )
 _VERSITYGW: Final = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
+_FAKE_GCS: Final = "github.com/fsouza/fake-gcs-server@v1.56.1"
 _AZURITE: Final = "azurite@3.37.0"
 _S3PROXY: Final = "org.gaul:s3proxy:2.9.0:jar:jar-with-dependencies"
 _HADOOP: Final = (
@@ -34,9 +36,9 @@ _HADOOP: Final = (
 )
 
 
-def _build_versitygw() -> None:
-    VERSITYGW.parent.mkdir(parents=True, exist_ok=True)
-    run(["env", f"GOBIN={VERSITYGW.parent}", "go", "install", _VERSITYGW])
+def _build(program: Path, module: str) -> None:
+    program.parent.mkdir(parents=True, exist_ok=True)
+    run(["env", f"GOBIN={program.parent}", "go", "install", module])
 
 
 def _install_azurite() -> None:
@@ -74,7 +76,14 @@ TOOLS: Final = (
         name="versitygw",
         used_by="the ledger on S3, with many writers at once",
         is_present=VERSITYGW.exists,
-        prepare=_build_versitygw,
+        prepare=partial(_build, VERSITYGW, _VERSITYGW),
+        needs=("go",),
+    ),
+    Tool(
+        name="fake-gcs-server",
+        used_by="the ledger on Google Cloud Storage",
+        is_present=FAKE_GCS.exists,
+        prepare=partial(_build, FAKE_GCS, _FAKE_GCS),
         needs=("go",),
     ),
     Tool(

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from obstore.store import MemoryStore
 from pyarrow import fs
 
 from echoless.pipeline.exactly_once.arrow_files import ArrowFiles
 from echoless.pipeline.exactly_once.errors import LedgerError, OptionError
 from echoless.pipeline.exactly_once.ledger_files import absolute_location, open_ledger_files
 from echoless.pipeline.exactly_once.local_files import LocalFiles
+from echoless.pipeline.exactly_once.object_store_files import ObjectStoreFiles
 from echoless.pipeline.exactly_once.web_hdfs_files import WebHdfsFiles
 
 _ROOM = "echoless.pipeline.exactly_once"
@@ -70,9 +72,13 @@ def remote_files(root: Path) -> ArrowFiles:
     return ArrowFiles(fs.PyFileSystem(System(root)), "")
 
 
-@pytest.fixture(params=[LocalFiles, remote_files])
+def files_in_memory(_: Path) -> ObjectStoreFiles:
+    return ObjectStoreFiles(MemoryStore(), "memory:")
+
+
+@pytest.fixture(params=[LocalFiles, remote_files, files_in_memory])
 def files(request: Any, tmp_path: Path) -> Any:
-    """Both kinds keep one contract."""
+    """All kinds keep one contract."""
     return request.param(tmp_path)
 
 
@@ -90,7 +96,7 @@ def test_of_many_at_once_one_creates_the_file(files):
     def create(data: bytes) -> None:
         outcomes.append((files.create("a/entry", data), data))
 
-    twins = [threading.Thread(target=create, args=(b"%d" % n,)) for n in range(8)]
+    twins = [threading.Thread(target=create, args=(b"%d" % n,)) for n in range(16)]
     for twin in twins:
         twin.start()
     for twin in twins:

@@ -83,13 +83,18 @@ class FaultyS3:
 def faulty_s3(choose: Callable[[], Fault]) -> Iterator[tuple[Store, FaultyS3]]:
     """Serves a bucket whose faults `choose` names."""
     bucket = FaultyS3(choose)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"bucket": bucket}))
+    server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"bucket": bucket}))
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
         yield Store(f"s3://{BUCKET}/l", s3_options(server.server_port)), bucket
     finally:
         server.shutdown()
         server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 64
+    """Writers that connect at once: one that finds no room tries again after a second."""
 
 
 class _Handler(BaseHTTPRequestHandler):

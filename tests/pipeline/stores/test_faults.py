@@ -16,7 +16,7 @@ from echoless.pipeline.exactly_once.store_settings import StoreSettings
 from tests.pipeline.stores.faulty_s3 import Fault, FaultyS3, Stored, faulty_s3
 from tests.pipeline.stores.servers import Store
 
-WRITERS = 3
+WRITERS = 16
 PASSING = [one for one in Fault if one is not Fault.UNCONDITIONAL]
 
 
@@ -66,8 +66,8 @@ def test_a_lost_refusal_is_a_refusal() -> None:
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=60)
-@given(faults=st.lists(st.sampled_from(PASSING), max_size=12))
+@settings(deadline=None, max_examples=20)
+@given(faults=st.lists(st.sampled_from(PASSING), max_size=32))
 def test_of_writers_at_once_one_has_won(faults: list[Fault]) -> None:
     """The one whose content is there, whatever happens to their requests."""
     with faulty_s3(_scripted(faults)) as (store, bucket):

@@ -16,16 +16,16 @@ from echoless.pipeline.exactly_once.ledger_files import (
     open_ledger_files,
 )
 from echoless.pipeline.exactly_once.store_settings import StoreSettings
-from tests.pipeline.stores.servers import Store, azurite, hdfs, s3proxy, versitygw
+from tests.pipeline.stores.servers import Store, azurite, google, hdfs, s3proxy, versitygw
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients]
 
 _WRITERS = 16
-_KEYS = {versitygw: 40, azurite: 40, hdfs: 2}
+_KEYS = {versitygw: 40, azurite: 40, google: 20, hdfs: 2}
 """Keys that all writers create at once. S3Proxy 2.9 lets two win in 7 of 60 races, and S3Mock 4.11 in 40 of 60."""
 
 
-@pytest.fixture(scope="module", params=[versitygw, s3proxy, azurite, hdfs])
+@pytest.fixture(scope="module", params=[versitygw, s3proxy, azurite, google, hdfs])
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Callable[[Path], AbstractContextManager[Store]], Store]]:
@@ -78,7 +78,7 @@ def test_what_is_not_there_is_said(server) -> None:
         _open(server[1]).read("none/entry")
 
 
-@pytest.mark.parametrize("server", [versitygw, azurite, hdfs], indirect=True)
+@pytest.mark.parametrize("server", [versitygw, azurite, google, hdfs], indirect=True)
 def test_of_many_at_once_one_wins(server) -> None:
     """Attempts at the same batch: each learns truly whether it has won, and the content is the winner's."""
     start, store = server
