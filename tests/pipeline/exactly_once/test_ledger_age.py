@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from tests.pipeline.exactly_once.attempts import (
     NAME,
     QUERY,
     Attempts,
+    TaskDiedError,
     all_values,
     location,
     rows,
@@ -131,3 +135,67 @@ def test_lanes_that_are_idle_for_long_are_not_read(
     write(attempts, BATCHES_KEPT + 2, 3, rows(5, 5000))
     assert lists[f"{NAME}/partition-00000"] == 1
     assert lists[f"{NAME}/partition-00001"] == 0
+
+
+TASK_ROWS = 300
+PIECES = 3
+
+
+def pieces(first: int, count: int) -> Iterator[Any]:
+    """Pieces of a task's rows; if they are not all, it dies after them."""
+    for index in range(count):
+        yield rows(TASK_ROWS // PIECES, first + index * TASK_ROWS // PIECES)
+    if count < PIECES:
+        raise TaskDiedError
+
+
+def run_at_once(
+    attempts: Attempts, batch_id: int, run: str, first: int, counts: Sequence[int]
+) -> list[Attempted | Exception]:
+    """Runs the tasks of a batch at the same time, each with so many pieces; returns what they ended with."""
+
+    def task(number: int) -> Attempted | Exception:
+        own = pieces(first + number * TASK_ROWS, counts[number])
+        try:
+            return write_partition(attempts.options, location(batch_id, number, run), own)
+        except (TaskDiedError, SinkError) as error:
+            return error
+
+    with ThreadPoolExecutor(len(counts)) as threads:
+        return list(threads.map(task, range(len(counts))))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("seed", range(2))
+def test_only_old_copies_are_refused(attempts: Attempts, tmp_path: Path, seed: int) -> None:
+    """Tasks at once, of which some lanes are new and some die; after each batch the copy from before it is put back."""
+    dice = random.Random(seed)
+    stored, copy, newest = 0, tmp_path / "copy", tmp_path / "newest"
+    for batch_id in range(4):
+        tasks = dice.randint(1, 5)
+        run = partial(run_at_once, attempts, batch_id, first=stored)
+        shutil.rmtree(copy, ignore_errors=True)
+        if batch_id:
+            shutil.copytree(attempts.ledger, copy)
+        begin(attempts, batch_id, tasks)
+        for number in range(dice.randint(0, 2)):
+            found = run(run=f"{number}", counts=dice.choices(range(1, PIECES + 1), k=tasks))
+            assert not [one for one in found if isinstance(one, SinkError)], found
+        for number in range(3):  # tasks may be deferred, as others were too slow to be found again
+            done = run(run=f"whole {number}", counts=[PIECES] * tasks)
+            assert all(isinstance(one, Attempted) for one in done), done
+            if attempts.end_batch(*(one for one in done if isinstance(one, Attempted))):
+                break
+        stored += tasks * TASK_ROWS
+        assert attempts.stored() == all_values(stored)
+        if batch_id:
+            attempts.ledger.rename(newest)
+            shutil.copytree(copy, attempts.ledger)
+            begin(attempts, batch_id, tasks)
+            for one in run(run="with the copy", counts=[PIECES] * tasks):
+                assert isinstance(one, SinkError)
+                assert "the ledger is an old copy" in str(one)
+            assert attempts.stored() == all_values(stored)
+            shutil.rmtree(attempts.ledger)
+            newest.rename(attempts.ledger)
