@@ -63,6 +63,8 @@ class Network:
         self.weather_by_type: dict[str, Weather] = {}
         """The weather of messages between brokers of these types, if it is another one."""
         self.late_s_max = LATE_S_MAX
+        self.slow_until = 0.0
+        """When everything has arrived that the weather has made slow, in the loop's time."""
         self._late: list[Channel] = []
         self._cuts: dict[tuple[str, str], int] = {}
         self._stalled: dict[tuple[str, str], list[Channel]] = {}
@@ -75,7 +77,9 @@ class Network:
         """How long one message takes."""
         weather, rng = weather or self.weather, self.rng
         if weather.slow_probability and rng.random() < weather.slow_probability:
-            return rng.uniform(weather.delay_s, weather.slow_s)
+            delay_s = rng.uniform(weather.delay_s, weather.slow_s)
+            self.slow_until = max(self.slow_until, self.loop.time() + delay_s)
+            return delay_s
         return SHORTEST_DELAY_S + rng.random() * weather.delay_s
 
     def happens(self, probability: float) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from tests.simulation.network import CALM
 from tests.simulation.stage import Stage
 from tests.simulation.transactions.left_broken import is_dispensable
 
@@ -51,3 +54,16 @@ def test_none_is_while_a_session_may_be_about_to_end() -> None:
         stage.run(2.0)  # of three seconds
         assert set(stage.state["isr"]) == {leader.broker_id, follower.broker_id}
         assert not is_dispensable(cluster, leader)
+
+
+def test_none_is_while_bad_weather_holds_something_up() -> None:
+    """It may be a sign of life, with everything that its sender has said since (seed 5021026)."""
+    with Stage(brokers=2) as stage:
+        cluster, leader = stage.cluster, stage.leader
+        assert is_dispensable(cluster, leader)
+        cluster.network.weather = replace(CALM, slow_probability=1.0, slow_s=1.0)
+        stage.run(0.5)
+        cluster.heal()
+        assert not is_dispensable(cluster, leader)
+        stage.run(1.0)
+        assert is_dispensable(cluster, leader)

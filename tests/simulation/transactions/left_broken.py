@@ -49,8 +49,11 @@ def leave_one_broken(cluster: Cluster, rng: Random) -> LeftBroken | None:
 
 
 def is_dispensable(cluster: Cluster, machine: Machine) -> bool:
-    """Whether enough others are in sync, and all is calm: no broker lags, starts, stops, or has the session of an earlier life."""
-    is_calm = all(
+    """Whether enough others are in sync, and all is calm.
+
+    No broker lags, starts, stops, or has the session of an earlier life, or one whose signs of life the weather still holds up.
+    """
+    is_calm = cluster.network.slow_until <= cluster.loop.time() and all(
         one.service is not None and not one.service.is_ending and _has_its_session(cluster, one)
         for one in cluster.machines.values()
     )
