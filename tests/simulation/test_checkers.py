@@ -7,7 +7,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.simulation.checkers import nodes, replicas
+from echoless.protocol.records import Record, build_batch
+from echoless.protocol.state_records.transaction_records import (
+    TransactionPartition,
+    TransactionStatus,
+    TransactionValue,
+    write_transaction_key,
+    write_transaction_value,
+)
+from tests.simulation.checkers import nodes, replicas, transactions
 from tests.simulation.checkers.delivery import Delivery
 from tests.simulation.checkers.logs import ReplicaLog, read_batches, read_log
 from tests.simulation.observations import Append, Poll, SentBatch, Spot
@@ -42,6 +50,17 @@ def sent(number: int, offset: int | None) -> SentBatch:
         acknowledged_at=None if offset is None else 1.0,
         offset=offset,
     )
+
+
+def adding(number: int) -> bytes:
+    """A record of the coordinator: `SPOT` is added to transaction `number` of producer 7."""
+    value = TransactionValue(
+        *(7, 0, 1000, TransactionStatus.ONGOING),
+        partitions=frozenset({TransactionPartition(*SPOT)}),
+        number=number,
+    )
+    key, data = write_transaction_key("a"), write_transaction_value(value)
+    return build_batch([Record(0, 0, key, data)])
 
 
 def log(numbers: Sequence[int], start: int = 0, node: str = "broker-1") -> ReplicaLog:
@@ -158,3 +177,15 @@ def test_states_are_sound(
     changes += [(1.0, path, json.dumps(state).encode()) for state in (before, after)]
     found = list(nodes.sound_states(changes))
     assert (word is None and not found) or any(word in fault for fault in found if word)
+
+
+def test_a_batch_is_written_after_its_partition_was_added() -> None:
+    """A batch of another leader epoch at the same offset was cut off, and is of another transaction (seed 5022860)."""
+    appends = [
+        Append(1.0, "broker-3", "t-0", stored(1, 28, epoch=1)),
+        Append(2.0, "broker-2", "__transaction_state-0", adding(9)),
+        Append(3.0, "broker-2", "t-0", stored(1, 28, epoch=2)),
+    ]
+    assert list(transactions.added_before_written(appends, {SPOT: {(2, 28): 9}})) == []
+    (fault,) = transactions.added_before_written(appends, {SPOT: {(1, 28): 9}})
+    assert fault.endswith("at 28 was written at 1.000, and added at 2.0")

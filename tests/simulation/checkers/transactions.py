@@ -139,7 +139,7 @@ class DataLog:
         self.is_interleaved = False
         """Whether batches of two transactions lie between each other."""
         self.numbers: dict[tuple[int, int], int] = {}
-        """The number of the transaction, by producer id and offset of each of its batches."""
+        """The number of the transaction, by leader epoch and offset of each of its batches."""
 
     def faults(self, batches: Iterable[Batch]) -> Iterator[str]:
         """Judges every batch and every marker."""
@@ -167,7 +167,7 @@ class DataLog:
             yield f"2: {where}: a second marker of {key}"
         self._marked.add(key)
         for data in self._open.pop(batch.producer_id, []):
-            self.numbers[data.producer_id, data.base_offset] = marker.number
+            self.numbers[data.leader_epoch, data.base_offset] = marker.number
             if tuple(self._spot) not in known.partitions:
                 yield f"6: {self._spot} at {data.base_offset}: the partition is not in transaction {key}"
             if data.producer_epoch != known.epoch:
@@ -186,7 +186,7 @@ def added_before_written(
     for append in appends:
         spot = by_directory.get(append.directory)
         for batch in () if spot is None else read_batches(append.data):
-            number = numbers[spot].get((batch.producer_id, batch.base_offset))
+            number = numbers[spot].get((batch.leader_epoch, batch.base_offset))
             if number is None or batch.is_control:
                 continue
             at = added.get((batch.producer_id, number, *spot))
