@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from echoless.client.cluster import parse_addresses
 from echoless.pipeline.exactly_once import ExactlyOnceSink
+from echoless.pipeline.exactly_once.default_places import default_places
 from echoless.pipeline.exactly_once.errors import SinkError
 from echoless.pipeline.exactly_once.ledger_files import open_ledger_files
 from echoless.pipeline.ingest.plan import IngestPlan
@@ -124,11 +126,13 @@ def ingest_command(
         sink = ExactlyOnceSink(
             options, name=name, ledger=ledger or default_ledger(progress), topic=topic
         )
-        plan = IngestPlan(open_ledger_files(f"{progress}/{_PLAN}"))
+        session = open_session(f"echoless ingest {name}", master=master)
+        store = replace(sink.options.store, hadoop=default_places(session).stores.hadoop)
+        plan = IngestPlan(open_ledger_files(f"{progress}/{_PLAN}", store))
     except SinkError as error:
         fail(f"{name}: {error}")
     ingest = Ingest(
-        session=open_session(f"echoless ingest {name}", master=master),
+        session=session,
         plan=plan,
         settings=settings,
         paths=[resolve_location(path) for path in paths],

@@ -15,6 +15,7 @@ import pytest
 from echoless.protocol.records import Record
 from tests.pipeline.exactly_once.broker_thread import BrokerThread
 from tests.pipeline.stored_records import count_stored, stored_records
+from tests.pipeline.stores.servers import BUCKET, versitygw
 from tests.toolchain import require
 
 if TYPE_CHECKING:
@@ -103,6 +104,39 @@ def test_parquet_rows_become_json(ingests: Ingests) -> None:
     rows = {json.loads(one.value or b"")["id"]: one for one in ingests.stored()}
     assert json.loads(rows[2].value or b"") == {"id": 2, "a name": None, "nested": {"n": 2}}
     assert rows[1].key is None
+
+
+def test_a_checkpoint_on_s3_is_reached_as_spark_reaches_it(
+    ingests: Ingests, tmp_path: Path
+) -> None:
+    """Plan and ledger, by the settings that Spark's own connector reads."""
+    from echoless.pipeline.ingest.command import ingest_command
+
+    (ingests.files / "rows.json").write_text('{"n": 1}\n')
+    hadoop = ingests.spark.sparkContext._jsc.hadoopConfiguration()
+    with versitygw(tmp_path / "s3") as store:
+        given = {
+            "fs.s3a.endpoint": store.options["endpoint"],
+            "fs.s3a.path.style.access": "true",
+            "fs.s3a.access.key": store.options["access_key_id"],
+            "fs.s3a.secret.key": store.options["secret_access_key"],
+        }
+        for name, value in given.items():
+            hadoop.set(name, value)
+        try:
+            ingest_command(
+                [str(ingests.files)],
+                file_format="json",
+                target=ingests.address,
+                topic="rows",
+                checkpoint=f"s3a://{BUCKET}/ingest",
+            )
+        finally:
+            for name in given:
+                hadoop.unset(name)
+    assert [one.value for one in ingests.stored()] == [b'{"n": 1}']
+    kept = {path.name for path in (tmp_path / "s3/data" / BUCKET / "ingest").iterdir()}
+    assert kept == {"echoless-ingest", "echoless-ledger"}
 
 
 def test_avro_rows_are_stored_once_after_a_crash_before_the_mark(ingests: Ingests) -> None:
