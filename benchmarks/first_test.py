@@ -1,8 +1,9 @@
 """The stopwatch of `docs/testing.md`: from nothing to a first green test, with Echoless and with what else there is.
 
-    python -m benchmarks.first_test [--rounds 5] [--only echoless,mock,kfake,kafka]
+    python -m benchmarks.first_test [--rounds 5] [--only echoless,echoless-plain,mock,kfake,kafka]
 
-The test: a record is sent, what can be lost is lost, and the record is read back. `install` is `pip install` into a new
+The test: a record is sent, what can be lost is lost (with `echoless-plain`, `mock` and `kafka` nothing), and the record is
+read back; with librdkafka, but for kfake. `install` is `pip install` into a new
 environment with wheels that pip has in its cache (for kfake: compiling the modules that Go has in its cache); `test` is one
 run of pytest (`go test`) once the file is written, all processes that it starts included. Apache Kafka is not in a
 container: its jars are started as our own tests do, by a JVM with an archive of classes, tuned for a quick start.
@@ -28,6 +29,19 @@ from benchmarks.pairs import several_in_turn
 from tests.support.echoless import REPOSITORY
 from tests.toolchain import require
 
+_PLAIN: Final = """\
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+
+def test_an_order_is_stored(echoless):
+    servers = {"bootstrap.servers": echoless.bootstrap_servers}
+    producer = Producer({**servers, "enable.idempotence": True})
+    producer.produce("orders", b"paid", partition=0)
+    assert producer.flush(30) == 0
+    consumer = Consumer({**servers, "group.id": "test"})
+    consumer.assign([TopicPartition("orders", 0, 0)])
+    assert consumer.poll(30).value() == b"paid"
+"""
 _MOCK: Final = """\
 from confluent_kafka import Consumer, Producer, TopicPartition
 
@@ -140,7 +154,8 @@ class _Candidate(NamedTuple):
     """A way to have a broker in a test."""
 
     text: str
-    install: Callable[[Path], _Taken]
+    install: Callable[[Path], _Taken] | None
+    """None: what it needs is installed."""
     test: tuple[str, ...]
     environment: Mapping[str, str]
 
@@ -189,9 +204,11 @@ def _candidates(directory: Path) -> dict[str, _Candidate]:
     cache = {"GOCACHE": str(directory / "kfake/cache")}
     plain = _with_pip("confluent-kafka", "pytest")
     ours = _with_pip(_own_wheel(directory), "confluent-kafka", "pytest")
+    of_ours = str(directory / "echoless" / pytest[0])
     of_tests = {"PYTHONPATH": str(REPOSITORY)}
     return {
         "echoless": _Candidate(_example(), ours, pytest, {}),
+        "echoless-plain": _Candidate(_PLAIN, None, (of_ours, *pytest[1:]), {}),
         "mock": _Candidate(_MOCK, plain, pytest, {}),
         "kfake": _Candidate(_KFAKE, _with_go, go, cache),
         "kafka": _Candidate(_KAFKA, plain, pytest, of_tests),
@@ -207,7 +224,7 @@ def _measure(candidate: _Candidate, directory: Path) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", default="echoless,mock,kfake,kafka")
+    parser.add_argument("--only", default="echoless,echoless-plain,mock,kfake,kafka")
     arguments = parser.parse_args()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     names = arguments.only.split(",")
@@ -222,7 +239,8 @@ def main() -> None:
             (directory / name).mkdir()
             test = "shop_test.go" if name == "kfake" else "test_shop.py"
             (directory / name / test).write_text(one.text)
-            installed[name] = one.install(directory / name)
+            if one.install is not None:
+                installed[name] = one.install(directory / name)
         runs = [partial(_measure, one, directory / name) for name, one in candidates.items()]
         first = {name: run() for name, run in zip(names, runs, strict=True)}
         found = several_in_turn(arguments.rounds, runs)
@@ -231,9 +249,13 @@ def main() -> None:
     )
     print("|---|---|---|---|---|")
     for name, later in zip(names, found, strict=True):
-        figures = [installed[name]._asdict(), first[name], _medians(later)]
-        row = [f"{one['wall_s']:.1f}, {one['processor_s']:.1f}" for one in figures]
+        row = [_shown(installed[name]._asdict()) if name in installed else "the same"]
+        row += [_shown(first[name]), _shown(_medians(later))]
         print(f"| {name} | {candidates[name].lines} | {' | '.join(row)} |", flush=True)
+
+
+def _shown(figures: Mapping[str, float]) -> str:
+    return f"{figures['wall_s']:.1f}, {figures['processor_s']:.1f}"
 
 
 def _medians(found: Sequence[Mapping[str, float]]) -> dict[str, float]:

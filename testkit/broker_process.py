@@ -63,11 +63,15 @@ class BrokerProcess:
         `security`: SSL, SASL_PLAINTEXT or SASL_SSL, with the user alice. `client_options` is then what a client
         needs, and `open_servers` a second listener that lets everyone in.
         """
-        self.bootstrap_servers, self.native, self.admin = addresses
+        self.bootstrap_servers, self.native, self._admin = addresses
         """`host:port` of the ports for the Kafka protocol, msgpack and HTTP; the real ones are known after the start."""
         self.open_servers = ANY_PORT if security else ""
         """With security: `host:port` of a second listener, which lets everyone in."""
         self._settings = {"allow_faults": "true", **(settings or {})}
+        self.may_have_rules = bool(
+            faults_file or arguments or "faults" in self._settings or self._admin != ANY_PORT
+        )
+        """Whether anyone can have set a fault rule: at the start, or by the port for HTTP, whose address is known."""
         self._arguments = list(arguments)
         if faults_file is not None:
             self._arguments += ["--faults", str(faults_file)]
@@ -132,13 +136,23 @@ class BrokerProcess:
         if ready is None:
             self.kill()
             raise BrokerStartError(f"the broker did not start:\n{self.log_tail()}")
-        self.bootstrap_servers, self.native, self.admin = (
+        self.bootstrap_servers, self.native, self._admin = (
             ready[name].decode() for name in ("listen", "native", "admin")
         )
         if self._security is not None:
             self.bootstrap_servers, _, self.open_servers = self.bootstrap_servers.partition(",")
             if self._security.needs_user:
                 self.add_user()
+
+    @property
+    def admin(self) -> str:
+        """`host:port` of the port for HTTP; the real one after the start."""
+        self.may_have_rules = True
+        return self._admin
+
+    @admin.setter
+    def admin(self, address: str) -> None:
+        self._admin = address
 
     @property
     def client_options(self) -> dict[str, str]:
@@ -224,7 +238,7 @@ class BrokerProcess:
         listen = ",".join(filter(None, (self.bootstrap_servers, self.open_servers)))
         return [
             *(*module_command("echoless.broker"), "--listen", listen),
-            *("--native-listen", self.native, "--admin-listen", self.admin),
+            *("--native-listen", self.native, "--admin-listen", self._admin),
             *("--data-dir", str(self.data_dir)),
             *("--set", "stop_with_input=true"),
             *(part for item in self._settings.items() for part in ("--set", "=".join(item))),
