@@ -122,7 +122,7 @@ class BrokerContainer(BrokerProcess):
             *(part for one in environment for part in ("--env", one)),
             *(self._image, "serve"),
         )
-        self.bootstrap_servers, self.native, self.admin = places
+        self.bootstrap_servers, self.native, self._admin = places
 
     def _is_ready(self) -> bool:
         try:

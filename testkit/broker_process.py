@@ -63,8 +63,9 @@ class BrokerProcess:
         `security`: SSL, SASL_PLAINTEXT or SASL_SSL, with the user alice. `client_options` is then what a client
         needs, and `open_servers` a second listener that lets everyone in.
         """
-        self.bootstrap_servers, self.native, self._admin = addresses
-        """`host:port` of the ports for the Kafka protocol, msgpack and HTTP; the real ones are known after the start."""
+        self.bootstrap_servers, self.native = addresses[:2]
+        """`host:port` of the ports for the Kafka protocol and for msgpack; the real ones are known after the start."""
+        self._admin = addresses[2]
         self.open_servers = ANY_PORT if security else ""
         """With security: `host:port` of a second listener, which lets everyone in."""
         self._settings = {"allow_faults": "true", **(settings or {})}
@@ -149,10 +150,6 @@ class BrokerProcess:
         """`host:port` of the port for HTTP; the real one after the start."""
         self.may_have_rules = True
         return self._admin
-
-    @admin.setter
-    def admin(self, address: str) -> None:
-        self._admin = address
 
     @property
     def client_options(self) -> dict[str, str]:
