@@ -63,7 +63,7 @@ def test_a_rule_of_the_start_is_judged(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_log_that_begins_later_is_read() -> None:
-    """Where it begins is asked of the admin port."""
+    """The admin port knows its first offset."""
     with Echoless() as echoless:
         topic = echoless.topic()
         _store(echoless, topic)
