@@ -9,12 +9,10 @@ RUN dpkg-query --show --showformat '${Package}\n' > /base \
  && mkdir /data
 RUN python3.11 -m venv /opt/echoless
 WORKDIR /build
-# What changes seldom comes first: the dependencies have a separate layer. typer 0.29 needs pydantic, 10 MB and 0.1 s of
-# each command, to convert options; 0.28 does it itself.
+# What changes seldom comes first: the dependencies have a separate layer.
 COPY pyproject.toml .
 RUN python3 -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')" > requirements.txt \
- && echo 'typer<0.29' > constraints.txt \
- && /opt/echoless/bin/pip wheel --no-cache-dir -w wheels -r requirements.txt -c constraints.txt setuptools wheel
+ && /opt/echoless/bin/pip wheel --no-cache-dir -w wheels -r requirements.txt setuptools wheel
 COPY README.md ./
 COPY src src
 COPY protocol protocol
