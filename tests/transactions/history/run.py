@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import pickle
 import random
+import sys
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -220,7 +222,7 @@ class _Run:
         for client in clients:
             client.join(max(0.0, until - time.monotonic()))
             if client.is_alive():
-                self._verdict.problems.append(f"{client.name} does not end")
+                self._verdict.problems.append(f"{client.name} does not end: {_stack_of(client)}")
 
     def _end_readers(self) -> None:
         self._reading.set()
@@ -284,3 +286,10 @@ def _ends(admin: AdminClient, isolation: IsolationLevel) -> dict[tuple[str, int]
     asked = {TopicPartition(*place): OffsetSpec.latest() for place in PLACES}
     answers = admin.list_offsets(asked, isolation_level=isolation, request_timeout=CALL_S)
     return {(one.topic, one.partition): made.result().offset for one, made in answers.items()}
+
+
+def _stack_of(thread: threading.Thread) -> str:
+    """The line of each call that it is in, the innermost last."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    calls = traceback.extract_stack(frame)
+    return ", ".join(f"{Path(one.filename).name}:{one.lineno} {one.line}" for one in calls[-4:])
