@@ -156,7 +156,9 @@ class Writer(Writing[Producer]):
         self.aborted()
 
     def _drop(self, producer: Producer) -> None:
-        producer.purge()
+        producer.purge(
+            blocking=False
+        )  # else it waits without limit for each of its brokers' threads
         self.producer = None
 
 
