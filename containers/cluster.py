@@ -33,14 +33,13 @@ class Cluster:
 
     def up(self) -> None:
         """Returns when all brokers are healthy and each has met the others."""
+        # The third broker's ports lie where this machine takes those of any connection: one may be taken in between.
         for has_another_try in (True, True, False):
             wait_until(lambda: all(map(is_free, _PORTS)), f"ports {_PORTS} free", _CLOSED_AFTER_S)
             try:
                 compose("--project-name", _PROJECT, "up", "--detach", "--no-build")
                 break
-            except (
-                PodmanError
-            ) as error:  # any connection of this machine may be given a port meanwhile
+            except PodmanError as error:
                 if not has_another_try or "address already in use" not in str(error):
                     raise
                 self.down()
