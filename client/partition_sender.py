@@ -80,7 +80,7 @@ class PartitionSender:
         """A step left for the task."""
         self._is_stopping = False
         self._landed = asyncio.Event()
-        """Set when an answer has come."""
+        """Set when a batch has left flight, answered, lost or unsent."""
         self._failures_in_a_row = 0
         self._not_before = 0.0
         self._must_refresh = False
@@ -284,6 +284,7 @@ class PartitionSender:
     def _on_unsent(
         self, batch: SequencedBatch, error: NoLeaderError | ConnectionFailedError
     ) -> None:
+        self._landed.set()
         self._last_reason = str(error)
         code = getattr(error, "final_code", ErrorCode.NONE)
         if code:

@@ -8,7 +8,6 @@ connection: a retried batch must not be overtaken by it. Does not retry and know
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 import ssl
 from collections import deque
@@ -203,11 +202,10 @@ class PipelinedConnection:
     async def close(self) -> None:
         """Closes at once; pending requests fail."""
         self._fail(self._failure("closed"))
-        for task in (self._reading, self._renewing):
-            if task is not None:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+        tasks = [task for task in (self._reading, self._renewing) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _negotiate(self) -> None:
         # Version 0 is served by every broker since 0.10; features come with 4 only, in Echoless.

@@ -1,4 +1,4 @@
-"""A sender's own timing, on a loop whose clock moves at every reading."""
+"""A sender's own timing, on a loop whose clock moves at every reading, and its stop."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from echoless.client.sequencer_actions import Start
 from echoless.client.settings import Settings
 from echoless.client.surroundings import Surroundings
 from echoless.protocol.records import Record
+from tests.broker.until import until
 from tests.simulation.virtual_loop import START_S, VirtualLoop
 
 BACKOFF_S = 0.1
@@ -58,22 +59,41 @@ class NoLeaderYet:
         return
 
 
+class LeaderLost(NoLeaderYet):
+    """A cluster whose look-ups fail when they are allowed to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_fail = asyncio.Event()
+
+    async def leader(self, topic: str, partition: int) -> None:
+        self.attempts += 1
+        await self.may_fail.wait()
+        raise NoLeaderError("its broker was killed")
+
+
+def around_of(
+    cluster: NoLeaderYet, settings: Settings, errors: list[BaseException]
+) -> Surroundings:
+    return Surroundings(
+        cluster=cluster,  # type: ignore[arg-type]
+        settings=settings,
+        rng=Random(1),
+        new_identity=asyncio.Future,  # never asked for
+        leases=None,
+        on_delivered=lambda _: None,
+        on_failed=lambda _, error: errors.append(error),
+        on_crash=errors.append,
+    )
+
+
 @pytest.mark.parametrize("ticks", TICKS_PER_BACKOFF)
 def test_back_off_ends_when_it_is_over(ticks: float) -> None:
     """Although the clock moves between two looks at it: nothing sleeps until the delivery timeout."""
     with TickingLoop(BACKOFF_S / ticks) as loop:
         cluster = NoLeaderYet()
         settings = Settings(retry_backoff_s=BACKOFF_S, retry_backoff_max_s=BACKOFF_S)
-        around = Surroundings(
-            cluster=cluster,  # type: ignore[arg-type]
-            settings=settings,
-            rng=Random(1),
-            new_identity=asyncio.Future,  # never asked for
-            leases=None,
-            on_delivered=lambda _: None,
-            on_failed=lambda _, error: loop.errors.append(error),
-            on_crash=loop.errors.append,
-        )
+        around = around_of(cluster, settings, loop.errors)
         sender = PartitionSender("t", 0, Start(identity=Identity(7, 0)), around)
         record = Record(-1, 1, None, b"v")
         sender.add([record], Delivery(loop.create_future(), 1, 22))
@@ -82,3 +102,22 @@ def test_back_off_ends_when_it_is_over(ticks: float) -> None:
         assert not loop.errors
         loop.create_task(sender.close())
         loop.run_until(end)
+
+
+async def test_a_stop_ends_although_a_batch_finds_no_leader() -> None:
+    """An abort stops the senders, also that of a batch whose leader is being looked up and cannot be reached."""
+    cluster, errors = LeaderLost(), list[BaseException]()
+    sender = PartitionSender(
+        "t", 0, Start(identity=Identity(7, 0)), around_of(cluster, Settings(), errors)
+    )
+    delivery = Delivery(asyncio.get_running_loop().create_future(), 1, 22)
+    sender.add([Record(-1, 1, None, b"v")], delivery)
+    await until(lambda: cluster.attempts == 1)
+    stopping = asyncio.create_task(sender.stop())
+    await asyncio.sleep(0)  # it waits for the batch
+    assert not stopping.done()
+    cluster.may_fail.set()
+    async with asyncio.timeout(10):
+        await stopping
+    await sender.close()
+    assert not errors

@@ -158,6 +158,16 @@ async def test_close_fails_what_is_under_way():
             await future
 
 
+async def test_a_close_can_be_cancelled():
+    """A caller's timeout that expires while the connection is closed is not lost."""
+    async with serving(say_nothing) as connection:
+        closing = asyncio.create_task(connection.close())
+        await asyncio.sleep(0)  # it waits for its reader
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+
+
 async def test_newest_shared_version_is_spoken(tmp_path):
     """A real broker's metadata comes with topic ids and leader epochs."""
     async with in_process(tmp_path) as running:
