@@ -113,6 +113,7 @@ class AsyncProducer:
         self._clock_ms = clock_ms
         self._lease_clock_s = lease_clock_s
         self._leasing: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
         self._around: Surroundings | None = None
         self._senders: dict[tuple[str, int], PartitionSender] = {}
         self._batches = OpenBatches[AsyncOutcome](settings, self._new_outcome, self._submit_open)
@@ -257,6 +258,8 @@ class AsyncProducer:
         except Exception as error:
             self._on_delivered(delivery)
             delivery.fail(error)
+            if self._transactions is not None:
+                self._transactions.fail(ProducerError(f"a batch cannot be encoded: {error}"))
             raise
 
     async def flush(self) -> None:
@@ -329,15 +332,16 @@ class AsyncProducer:
     async def abort_transaction(self) -> None:
         """Aborts; what is not acknowledged fails. Raises `TransactionError`; after `UnansweredError` abort again."""
         transactions = self._in_transactions()
-        transactions.check(TransactionStage.OPEN, TransactionStage.ABORTING)
+        transactions.begin_abort()
         reason = "its transaction is aborted"
         for batch in self._batches.drop():
             Delivery(batch.outcome, len(batch.records), batch.size).fail(stopped(reason))
         if transactions.is_begun:  # otherwise the senders go on under their numbers
-            senders, self._senders = self._senders, {}
-            await asyncio.gather(*(sender.stop() for sender in senders.values()))
-            for sender in senders.values():
+            # They are forgotten at the end: if this is cancelled before, the next call closes them.
+            await asyncio.gather(*(sender.stop() for sender in self._senders.values()))
+            for sender in list(self._senders.values()):
                 await sender.close()
+            self._senders.clear()
             self._fail_all(reason)
         self._first_error = None
         await transactions.abort()
@@ -379,17 +383,15 @@ class AsyncProducer:
             await asyncio.sleep(self.settings.retry_backoff_s)
 
     async def close(self) -> None:
-        """Stops at once: records not yet acknowledged fail. Call `flush` first to send them."""
+        """Stops at once: records not yet acknowledged fail. Call `flush` first to send them.
+
+        If it is cancelled, it goes on nevertheless, and another call waits for its end.
+        """
         around, self._around = self._around, None
-        if around is None:
-            return
-        if self._leasing is not None:
-            self._leasing.cancel()
-            await asyncio.gather(self._leasing, return_exceptions=True)
-        for sender in self._senders.values():
-            await sender.close()
-        await self._close_cluster(around.cluster)
-        self._fail_all("the producer was closed")
+        if around is not None:
+            self._closing = asyncio.get_running_loop().create_task(self._close(around.cluster))
+        if self._closing is not None:
+            await asyncio.shield(self._closing)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -409,6 +411,19 @@ class AsyncProducer:
                 await self.abort_transaction()
         finally:
             await self.close()
+
+    async def _close(self, cluster: Cluster) -> None:
+        try:
+            if self._leasing is not None:
+                self._leasing.cancel()
+                await asyncio.gather(self._leasing, return_exceptions=True)
+            if self._transactions is not None:
+                await self._transactions.stop_adding()
+            for sender in list(self._senders.values()):
+                await sender.close()
+            await self._close_cluster(cluster)
+        finally:
+            self._fail_all("the producer was closed")
 
     def _begin_leasing(self) -> LeaseKeeper:
         servers = LeaseServers(
@@ -473,6 +488,8 @@ class AsyncProducer:
 
     def _submit_open(self, batch: OpenBatch[AsyncOutcome]) -> None:
         self._running()
+        if self._transactions is not None:
+            self._transactions.check_sound()  # otherwise it stays open, and is dropped by the abort
         batch.is_cut = True
         self.submit(batch.topic, batch.partition, batch.records, batch.size, batch.outcome)
 

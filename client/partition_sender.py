@@ -78,7 +78,7 @@ class PartitionSender:
         """Whether the task has nothing to do, so that steps can be done without it."""
         self._step: Step | None = None
         """A step left for the task."""
-        self._is_stopping = False
+        self._is_stopping = self._is_closed = False
         self._landed = asyncio.Event()
         """Set when a batch has left flight, answered, lost or unsent."""
         self._failures_in_a_row = 0
@@ -146,15 +146,18 @@ class PartitionSender:
         await asyncio.gather(self._task, return_exceptions=True)
 
     def _stop(self) -> None:
-        self._is_resting = False
+        self._is_closed, self._is_resting = True, False
         self._task.cancel()
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
         self._landed.set()
+        self._is_resting = False
         if not task.cancelled():
             error = task.exception()
             assert error is not None, "a sender ends only when it is closed"
             self._around.on_crash(error)
+        elif not self._is_closed:  # the end of `asyncio.run` cancels every task
+            self._around.on_crash(asyncio.CancelledError("its task was cancelled"))
 
     async def _run(self) -> None:
         if self._leased is not None:

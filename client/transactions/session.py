@@ -88,6 +88,8 @@ class TransactionalSession:
         """Whether a copy of the last request may have had an effect that no answer has reported."""
         self._may_be_committed = False
         """Whether the coordinator may have accepted a commit of the open transaction."""
+        self._lacks_epoch = False
+        """Whether an abort has ended the transaction, and was not given its new epoch yet."""
 
     @property
     def terms(self) -> ProduceTerms:
@@ -186,15 +188,21 @@ class TransactionalSession:
         )
 
     async def abort(self, *, keeps_epoch: bool = False) -> None:
-        """Aborts, and takes a new epoch, unless `keeps_epoch` in the first generation. Raises `TransactionError`."""
-        answer = await self._end(is_commit=False)
-        code = answer.error_code
-        if code.value and code.value not in _NOT_COMMITTED:
-            raise refusal(self.transactional_id, "abort", code)
-        if code.value or not (self.raises_epoch or keeps_epoch):
+        """Aborts, and takes a new epoch, unless `keeps_epoch` in the first generation. Raises `TransactionError`.
+
+        After an `UnansweredError`, or if it was cancelled, another call does what is left.
+        """
+        if not self._lacks_epoch:
+            answer = await self._end(is_commit=False)
+            code = answer.error_code
+            if code.value and code.value not in _NOT_COMMITTED:
+                raise refusal(self.transactional_id, "abort", code)
+            self._lacks_epoch = bool(code.value) or not (self.raises_epoch or keeps_epoch)
+            if self.raises_epoch and not code.value:
+                self._take_identity(answer)
+        # An end under the old epoch would be fenced, once the coordinator has given the new one.
+        if self._lacks_epoch:
             await self.renew()
-        elif self.raises_epoch:
-            self._take_identity(answer)
 
     async def renew(self) -> None:
         """Takes a new epoch: what was sent under the old one and is late is fenced. Raises `TransactionError`."""
@@ -227,7 +235,7 @@ class TransactionalSession:
         if answer.error_code.value:
             raise refusal(self.transactional_id, "its session", answer.error_code)
         self.identity = Identity(answer.producer_id, answer.producer_epoch)
-        self._has_late_copies = False
+        self._has_late_copies = self._lacks_epoch = False
 
     async def _join(
         self,

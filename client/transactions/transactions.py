@@ -107,16 +107,27 @@ class Transactions:
                 await self.session.commit()
         self._end()
 
+    def begin_abort(self) -> None:
+        """Lets nothing follow but `abort`, also if that is cancelled. Raises `ProducerError` if no transaction is open.
+
+        Invariant: no sequence that a transaction has used is used again after this.
+        """
+        self.check(TransactionStage.OPEN, TransactionStage.ABORTING)
+        self.stage = TransactionStage.ABORTING
+
     async def abort(self) -> None:
         """Aborts. Raises `TransactionError`."""
-        self.stage = TransactionStage.ABORTING
-        if self._adding is not None:
-            self._adding.cancel()
-            await asyncio.gather(self._adding, return_exceptions=True)
+        await self.stop_adding()
         with self._noting():
             if self.is_begun:
                 await self.session.abort()
         self._end()
+
+    async def stop_adding(self) -> None:
+        """Includes no more partitions; their senders wait in vain."""
+        if self._adding is not None:
+            self._adding.cancel()
+            await asyncio.gather(self._adding, return_exceptions=True)
 
     @property
     def is_begun(self) -> bool:
@@ -138,7 +149,8 @@ class Transactions:
         except UnansweredError:
             raise
         except AbortableError as error:
-            self.stage = TransactionStage.OPEN
+            if self.stage is TransactionStage.COMMITTING:
+                self.stage = TransactionStage.OPEN
             self.fail(error)
             raise
         except TransactionError as error:

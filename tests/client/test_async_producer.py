@@ -335,6 +335,22 @@ async def _awaited(delivery):
     return await delivery
 
 
+async def test_a_flush_while_the_loop_ends_its_tasks() -> None:
+    """The end of `asyncio.run` cancels the senders, too: nobody waits for them, and it ends."""
+    state = ProducerState(producer_id=9, producer_epoch=1)
+    async with AsyncProducer("127.0.0.1:1", QUICK, state=state) as producer:
+        await producer.send(TOPIC, b"one", partition=0)
+        flushing = asyncio.create_task(producer.flush())
+        await asyncio.sleep(0)
+        for task in asyncio.all_tasks() - {asyncio.current_task(), flushing}:
+            task.cancel()
+        async with asyncio.timeout(10):
+            with pytest.raises(DeliveryError, match="crashed"):
+                await flushing
+        with pytest.raises(ProducerError, match="crashed"):
+            await producer.send(TOPIC, b"two", partition=0)
+
+
 async def test_a_bug_in_a_sender_crashes_the_producer_and_not_the_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,7 @@ from echoless.client.transactions.errors import (
 )
 from echoless.client.transactions.group_metadata import GroupMetadata
 from echoless.client.transactions.session import TransactionalSession
+from tests.broker.until import until
 
 LOST = None
 """An answer that does not come."""
@@ -227,6 +228,22 @@ async def test_an_abort_of_what_is_over(
     script.codes = [code, Code.producer_fenced]
     with pytest.raises(FencedError):
         await session.abort()
+
+
+async def test_an_abort_that_ends_before_its_new_epoch(
+    session: TransactionalSession, script: Script
+) -> None:
+    """The next one asks for the epoch alone: an end under the old one is fenced, if only an answer was lost."""
+    script.codes = [Code.invalid_txn_state, *[LOST] * 100_000]
+    aborting = asyncio.create_task(session.abort())
+    await until(lambda: len(script.asked) > 2)
+    aborting.cancel()
+    await asyncio.gather(aborting, return_exceptions=True)
+    script.codes, _ = [], script.names()
+    await session.abort()
+    assert script.names() == ["init_producer_id"]
+    await session.abort()
+    assert script.names()[0] == "end_txn"
 
 
 @pytest.mark.parametrize(
