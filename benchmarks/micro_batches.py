@@ -106,7 +106,7 @@ def measure(spark: Any, directory: Path, address: str, arguments: argparse.Names
 
 
 def sinks_of(address: str, ledger: str) -> dict[str, Start]:
-    """What begins a query with each sink, or without one."""
+    """The beginning of a query with each sink, or without one."""
     options = {"kafka.bootstrap.servers": address}
 
     def ours_for_each(writer: Any, topic: str) -> Any:
