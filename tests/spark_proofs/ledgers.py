@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.pipeline.stores.faulty_s3 import Fault, faulty_s3
-from tests.pipeline.stores.servers import Store, azurite, hdfs, versitygw
+from tests.pipeline.stores.servers import Store, azurite, google, hdfs, versitygw
 
 CHECKPOINT: Final = "checkpoint"
 _FAULTY: Final = 0.15
@@ -41,6 +41,7 @@ def _serves(
 STORES: Final[Mapping[str, Callable[[Path, int], AbstractContextManager[Store]]]] = {
     "s3": _serves(versitygw),
     "azure": _serves(azurite),
+    "google": _serves(google),
     "hdfs": _serves(hdfs),
     "faulty-s3": _faulty,
 }
