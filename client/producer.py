@@ -105,13 +105,15 @@ class Producer:
         self._state = state
         self._transactional_id = transactional_id
         self._is_outside = transactional_id is not None
-        """Whether records are refused, since no transaction is open."""
+        """Whether records are refused, since no transaction is open, or its end is under way."""
         self._ending: Future[None] | None = None
         """The end of a transaction whose outcome no caller has taken yet."""
+        self._is_commit = False
+        """Whether that end is a commit."""
         self._core: AsyncProducer | None = None
         self._batches = OpenBatches[BatchOutcome](settings, self._new_outcome, self._submit_open)
         self._has_outcome = self._on_done  # one bound method for all outcomes
-        self._cut = self._batches.cut
+        self._cut = self._cut_and_hand_over
         self._partition_counts: dict[str, int] = {}
         self._room = threading.Condition()
         self._outstanding = self._outstanding_bytes = 0
@@ -176,7 +178,7 @@ class Producer:
         of partitions is not known. With a transactional id also if no transaction is open.
         """
         if self._is_outside:
-            raise ProducerError(TransactionStage.NONE.value)
+            raise ProducerError(self._stage.value)
         if partition is None:
             partition = self._partition_for(topic, key)
         timestamp = now_ms() if timestamp_ms is None else timestamp_ms
@@ -191,7 +193,7 @@ class Producer:
         `DeliveryError`.
         """
         if self._is_outside:
-            raise ProducerError(TransactionStage.NONE.value)
+            raise ProducerError(self._stage.value)
         self._batches.cut_partition(topic, partition)
         outcome = BlockingOutcome()
         outcome.set_running_or_notify_cancel()
@@ -243,13 +245,13 @@ class Producer:
     @property
     def is_in_transaction(self) -> bool:
         """Whether a transaction is open: begun, and neither committed nor aborted, nor about to be."""
-        return self._core is not None and self._core.is_in_transaction
+        return self._core is not None and self._ending is None and self._core.is_in_transaction
 
     def begin_transaction(self) -> None:
         """Begins a transaction. Raises `ProducerError` if one is open, `TransactionError` if there can be none."""
         core = self._running()
         if self._ending is not None:
-            self._take_end(self._ending)
+            self._take_end(is_commit=self._is_commit)
         self._call(core.begin_transaction())
         self._is_outside = False
 
@@ -273,17 +275,20 @@ class Producer:
         if self._ending is None:
             with contextlib.suppress(ProducerError):  # the transaction knows of it, too
                 self.flush()
-            self._ending = asyncio.run_coroutine_threadsafe(core.commit_transaction(), self._loop)
-        self._take_end(self._ending)
+            self._begin_end(core.commit_transaction(), is_commit=True)
+        self._take_end(is_commit=True)
 
     def abort_transaction(self) -> None:
-        """Aborts; what is not acknowledged fails. Raises `TransactionError`; after `UnansweredError` abort again."""
+        """Aborts; what is not acknowledged fails. Raises `TransactionError`; after `UnansweredError` abort again.
+
+        Raises `ProducerError` after a commit that was interrupted: its outcome is not known.
+        """
         core = self._running()
         if self._ending is None:
             for batch in self._batches.drop():
                 batch.outcome.drop(stopped("its transaction is aborted"))
-            self._ending = asyncio.run_coroutine_threadsafe(self._abort(core), self._loop)
-        self._take_end(self._ending)
+            self._begin_end(self._abort(core), is_commit=False)
+        self._take_end(is_commit=False)
         self._first_error = None
 
     def state(self) -> ProducerState:
@@ -336,7 +341,13 @@ class Producer:
         return self._core
 
     def _call(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        """Runs a coroutine in the loop, and waits for its result. If that is interrupted, it is cancelled."""
+        running = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return running.result()
+        except BaseException:
+            running.cancel()
+            raise
 
     def _stop_loop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -353,6 +364,11 @@ class Producer:
             batch,
         )
 
+    def _cut_and_hand_over(self, batch: OpenBatch[BatchOutcome]) -> None:
+        self._batches.cut(batch)
+        if self._handed_over and self._core is not None:  # by a `send` that was interrupted after
+            self._have_taken(self._core)
+
     def _new_outcome(self) -> BatchOutcome:
         return BatchOutcome(self._room, self._has_outcome)
 
@@ -365,7 +381,7 @@ class Producer:
         core = self._running()
         with self._room:
             if self._outstanding_bytes >= self.settings.buffer_bytes_max:
-                self._wait_for_room()
+                self._wait_for_room(core)
             self._outstanding += 1
             self._outstanding_bytes += batch.size
             if opened is not None:
@@ -384,7 +400,9 @@ class Producer:
             self._will_take = False
             raise
 
-    def _wait_for_room(self) -> None:
+    def _wait_for_room(self, core: AsyncProducer) -> None:
+        if self._handed_over:  # also by a `send` that was interrupted right after
+            self._have_taken(core)
         self._waits_for_room = True
         try:
             self._room.wait_for(lambda: self._outstanding_bytes <= self._room_from)
@@ -436,15 +454,30 @@ class Producer:
         self._take_all(core)
         await core.abort_transaction()
 
-    def _take_end(self, ending: Future[None]) -> None:
-        """Waits for the end of a transaction. If that is interrupted, it is taken by a later call."""
+    @property
+    def _stage(self) -> TransactionStage:
+        """The stage in which records are refused."""
+        if self._ending is None:
+            return TransactionStage.NONE
+        return TransactionStage.COMMITTING if self._is_commit else TransactionStage.ABORTING
+
+    def _begin_end(self, end: Coroutine[Any, Any, None], *, is_commit: bool) -> None:
+        self._is_outside, self._is_commit = True, is_commit
+        self._ending = asyncio.run_coroutine_threadsafe(end, self._loop)
+
+    def _take_end(self, *, is_commit: bool) -> None:
+        """Waits for the end of a transaction. If that is interrupted, it is taken by a later call of the same kind."""
+        ending = self._ending
+        assert ending is not None
+        if is_commit is not self._is_commit:
+            raise ProducerError(self._stage.value)
         try:
             ending.result()
         except BaseException as error:
             if ending.done() and ending.exception() is error:
                 self._ending = None
+                self._is_outside = not self.is_in_transaction
             raise
-        self._is_outside = True
         self._ending = None
 
     async def _close(self, core: AsyncProducer) -> None:

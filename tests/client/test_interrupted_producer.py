@@ -65,3 +65,18 @@ def test_an_interrupt_at_any_call_loses_and_repeats_nothing(echoless):
     assert moments > 30
     assert [value for value in possible if value in stored] == stored
     assert [value for value in stored if value in sure] == sure
+
+
+def test_a_delivery_has_an_outcome_after_an_interrupt_at_any_call(echoless):
+    """Although the call that was interrupted had just handed over its batch, and nothing follows."""
+    moments = 0
+    with Producer(echoless.kafka_address, Settings(batch_records_max=2)) as producer:
+        while True:
+            delivery = producer.send("t", b"v", partition=0)
+            interrupt = Interrupt(moments)
+            send_and_flush(producer, [b"v"], interrupt)
+            delivery.result(20)
+            if not interrupt.was_raised:
+                break
+            moments += 1
+    assert moments > 20

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -9,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
+from echoless.client.async_producer import AsyncProducer
 from echoless.client.errors import DeliveryError, ProducerError
 from echoless.client.producer import Producer
 from echoless.client.settings import Settings
@@ -169,3 +172,66 @@ def test_an_interrupted_commit_can_be_repeated(
         with producer.transaction():
             send(producer, "orders", "b")
     read_until(address, "ab")
+
+
+def interrupted(call: Callable[[], None]) -> None:
+    """Calls it, and interrupts it as it begins to wait for the thread that does the work."""
+
+    def result(_: Future[object]) -> object:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Future, "result", result)
+        with pytest.raises(KeyboardInterrupt):
+            call()
+
+
+def test_an_interrupted_end_is_not_taken_for_the_other(
+    start_echoless: Callable[..., Echoless],
+) -> None:
+    """An abort does not pass for done when the commit before it may be, nor the other way round; a block aborts nothing."""
+    address = start_echoless().kafka_address
+    create_topic(address)
+
+    def commit_interrupted() -> None:
+        with producer.transaction():
+            send(producer, "orders", "a")
+            interrupted(producer.commit_transaction)
+            raise KeyboardInterrupt
+
+    with Producer(address, transactional_id="t") as producer:
+        with pytest.raises(KeyboardInterrupt):
+            commit_interrupted()
+        for call in (producer.abort_transaction, lambda: send(producer, "orders", "late")):
+            with pytest.raises(ProducerError, match="commit again"):
+                call()
+        producer.commit_transaction()
+        producer.begin_transaction()
+        send(producer, "orders", "b")
+        interrupted(producer.abort_transaction)
+        with pytest.raises(ProducerError, match="abort again"):
+            producer.commit_transaction()
+        producer.abort_transaction()
+        with producer.transaction():
+            send(producer, "orders", "c")
+    read_until(address, "ac")
+
+
+def test_an_interrupted_call_does_not_go_on(
+    start_echoless: Callable[..., Echoless], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Offsets that nobody waits for any more would become part of the next transaction."""
+    ended = threading.Event()
+
+    async def send_offsets(*_: object) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(AsyncProducer, "send_offsets", send_offsets)
+    with Producer(start_echoless().kafka_address, transactional_id="t") as producer:
+        producer.begin_transaction()
+        interrupted(lambda: producer.send_offsets({("orders", 0): 1}, GroupMetadata("g")))
+        assert ended.wait(20)
+        producer.abort_transaction()
