@@ -58,7 +58,7 @@ class LeaseKeeper:
         self._refusals: dict[TopicPartition, KafkaError] = {}
         """Why the last attempt returned nothing for a partition."""
         self._news = asyncio.Event()
-        """Set and replaced when leases have arrived."""
+        """Set and replaced when leases have arrived, or were refused."""
 
     def add(self, partition: TopicPartition) -> None:
         """Adds the partition, or drops the leases that it had: another is requested at once."""
@@ -134,7 +134,7 @@ class LeaseKeeper:
             if error.is_refused:
                 refusal = KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error))
                 self._refusals.update(dict.fromkeys(partitions, refusal))
-                self._on_news()
+                self._note_news()
             return False
         for partition, granted in leased.items():
             if isinstance(granted, KafkaError):
@@ -142,10 +142,13 @@ class LeaseKeeper:
             else:
                 self._refusals.pop(partition, None)
                 self._leases[partition].grant(granted)
+        self._note_news()
+        return not any(isinstance(granted, KafkaError) for granted in leased.values())
+
+    def _note_news(self) -> None:
         self._news.set()
         self._news = asyncio.Event()
         self._on_news()
-        return not any(isinstance(granted, KafkaError) for granted in leased.values())
 
     def _idle_s(self) -> float:
         due_at = min((leases.wants_lease_at for leases in self._leases.values()), default=None)

@@ -29,10 +29,11 @@ Invariant: a position is read after the session of its partition's transactional
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from echoless.client.batch import now_ms
@@ -60,6 +61,10 @@ from echoless.protocol.errors import ErrorCode
 
 _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
+
+
+class _StoppedError(Exception):
+    """The copier was stopped while it waited for something that it can do without."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -144,7 +149,7 @@ class Copier:
         self._ends: dict[Partition, int] = {}
 
     def stop(self) -> None:
-        """Has `run` finish: it commits what is acknowledged, and leaves the group."""
+        """Has `run` finish: it commits what is acknowledged, and leaves the group; also if that no longer answers."""
         self._stopping.set()
 
     def lag(self) -> dict[Partition, int]:
@@ -159,14 +164,9 @@ class Copier:
     async def run(self) -> None:
         """Copies until `stop`, or to the end. Raises `ProducerError`, `PositionError`."""
         try:
-            if self._settings.transactions:
-                await self._check_one_cluster()
-            await self._reader.start()
+            await self._unless_stopped(self._start())
             while not self._stopping.is_set():
-                topics = await self._topics()
-                if self._on_topics is not None:
-                    await self._on_topics(topics)
-                generation = await self._member.join(sorted(topics))
+                generation, topics = await self._unless_stopped(self._join())
                 self.figures.generations += 1
                 self.figures.generation = generation.number
                 try:
@@ -177,8 +177,37 @@ class Copier:
                         *(self._settings.group, generation.number),
                     )
                     await self._member.leave()
+        except _StoppedError:
+            _LOG.info("group %s: stopped before it had read anything", self._settings.group)
         finally:
             await self._close()
+
+    async def _start(self) -> None:
+        if self._settings.transactions:
+            await self._check_one_cluster()
+        await self._reader.start()
+
+    async def _join(self) -> tuple[Generation, Mapping[str, int]]:
+        topics = await self._topics()
+        if self._on_topics is not None:
+            await self._on_topics(topics)
+        return await self._member.join(sorted(topics)), topics
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, _T], patience_s: float = 0.0) -> _T:
+        """Does the work. Raises `_StoppedError` if it is not done `patience_s` after `stop`: a broker may be gone for good."""
+        working = asyncio.ensure_future(work)
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                await asyncio.wait((working,), timeout=patience_s)
+            if working.done():
+                return working.result()
+        finally:
+            working.cancel()
+            stopping.cancel()
+            await asyncio.gather(working, stopping, return_exceptions=True)
+        raise _StoppedError
 
     async def _close(self) -> None:
         await self._close_lanes()
@@ -206,8 +235,9 @@ class Copier:
                         self.stop()
                 if loop.time() >= look_at:
                     look_at = loop.time() + self._settings.topics_interval_s
-                    if await self._topics() != topics:
-                        break
+                    with contextlib.suppress(_StoppedError):
+                        if await self._unless_stopped(self._topics()) != topics:
+                            break
             await self._member.check()
             await self._commit(generation, is_clean=True)
         except TransactionError as error:
@@ -266,12 +296,16 @@ class Copier:
             self._lanes[partition] = await TransactionalLane.begin(
                 partition, group, self._target, settings
             )
-        committed = await self._positions.fetch(generation, generation.partitions)
+        committed = await self._committed(generation)
         offsets = {partition: self._exact(partition, one) for partition, one in committed.items()}
         starts = await self._starts([p for p in generation.partitions if p not in committed])
         await self._commit_transactions(generation, starts)
         for partition, offset in {**offsets, **starts}.items():
             self._transactional(partition).start_at(offset)
+
+    async def _committed(self, generation: Generation) -> dict[Partition, CommittedPosition]:
+        """The positions of the generation's partitions."""
+        return await self._unless_stopped(self._positions.fetch(generation, generation.partitions))
 
     def _exact(self, partition: Partition, committed: CommittedPosition) -> int:
         """The offset from which on nothing is copied. Raises `PositionError`."""
@@ -319,7 +353,7 @@ class Copier:
 
         Raises `PositionError`.
         """
-        committed = await self._positions.fetch(generation, generation.partitions)
+        committed = await self._committed(generation)
         positions: dict[Partition, Position] = {}
         offsets = await self._starts([p for p in generation.partitions if p not in committed])
         now = self._clock_ms()
@@ -424,7 +458,14 @@ class Copier:
             partition: CommittedPosition(position.offset, position.metadata(most))
             for partition, position in positions.items()
         }
-        await self._positions.commit(generation, rows)
+        session_s = self._settings.session_timeout_s
+        try:
+            await self._unless_stopped(self._positions.commit(generation, rows), session_s)
+        except _StoppedError as error:
+            raise ProducerError(
+                f"group {self._settings.group}: stopped, and no coordinator answers its last commit for {session_s:g} s; "
+                "the next copier begins at the one before, and stores nothing twice"
+            ) from error
         self.figures.commits += 1
 
     async def _replace_old_ids(self, generation: Generation) -> None:

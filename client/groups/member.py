@@ -8,6 +8,7 @@ never none.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -123,7 +124,7 @@ class GroupMember:
     async def leave(self) -> None:
         """Leaves at once, so that the others need not wait for the session's end; a static member stays.
 
-        The next `join` is that of a new member: what this one has sent and is still under way comes too late.
+        Takes `request_timeout_s` at most, also if no broker says where the coordinator is. The next `join` is that of a new member: what this one has sent and is still under way comes too late.
         """
         await self._stop_beating()
         member_id, self._member_id = self._member_id, ""
@@ -131,7 +132,9 @@ class GroupMember:
             return
         one = {"member_id": member_id, "group_instance_id": None, "reason": None}
         fields = {"group_id": self._settings.group, "member_id": member_id, "members": [one]}
-        await self._coordinator.ask("leave_group", fields)  # one attempt: the session ends anyway
+        with contextlib.suppress(TimeoutError):  # the session ends anyway
+            async with asyncio.timeout(self._settings.request_timeout_s):
+                await self._coordinator.ask("leave_group", fields)
 
     async def _stop_beating(self) -> None:
         if self._beating is not None:

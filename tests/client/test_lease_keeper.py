@@ -31,7 +31,7 @@ class Days:
 
     def __init__(self, loop: VirtualLoop) -> None:
         self.loop = loop
-        self.is_down = False
+        self.is_down = self.is_refused = False
         self.refusal: KafkaError | None = None
         self.requests: list[tuple[float, int]] = []
         """When was asked, for how many partitions."""
@@ -44,7 +44,7 @@ class Days:
     async def request(self, partitions: Sequence[TopicPartition], now: float) -> Leased:
         self.requests.append((now, len(partitions)))
         if self.is_down:
-            raise NoLeasesError("nobody answers")
+            raise NoLeasesError("nobody answers", is_refused=self.is_refused)
         leased: dict[TopicPartition, Any] = {}
         for partition in partitions:
             self.issued += 1
@@ -141,6 +141,18 @@ def test_a_refusal_for_good_is_told(code: ErrorCode, days: Days) -> None:
     days.refusal = KafkaError(code, "no")
     task = days.wait_for_lease()
     assert task.result() is days.refusal
+
+
+def test_who_waits_hears_of_a_log_in_that_is_refused(days: Days) -> None:
+    """A password that was changed while batches wait."""
+    days.is_down = True
+    task = days.wait_for_lease()
+    assert not task.done()
+    days.is_refused = True
+    days.run(10.0)
+    refused = task.result()
+    assert isinstance(refused, KafkaError)
+    assert refused.code is ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
 def test_a_refusal_for_now_is_waited_for(days: Days) -> None:

@@ -322,6 +322,30 @@ async def test_silent_member_writes_nothing(tmp_path):
         assert await stored(running) == [b"a"]
 
 
+async def test_a_stop_ends_although_the_group_is_gone(tmp_path):
+    """The last commit cannot be made, which `run` says, and the group cannot be left."""
+    async with broker(tmp_path, log_retention_ms=-1) as running:
+        await send(running, b"a")
+        settings = dataclasses.replace(SETTINGS, request_timeout_s=0.5)
+        made = copier(running, settings)
+        copying = asyncio.create_task(made.run())
+        await until(lambda: made.figures.records == 1)
+    made.stop()
+    async with asyncio.timeout(30):
+        with pytest.raises(ProducerError, match="the next copier begins"):
+            await copying
+
+
+async def test_a_stop_ends_although_no_broker_was_found():
+    """Nothing was read, and nothing is left to do."""
+    made = Copier("127.0.0.1:1", "127.0.0.1:1", SETTINGS, COPY)
+    copying = asyncio.create_task(made.run())
+    await asyncio.sleep(0)
+    made.stop()
+    async with asyncio.timeout(30):
+        await copying
+
+
 async def test_long_stop_after_an_orderly_end_is_harmless(tmp_path):
     """After days a new id continues, as nothing was under way."""
     clock = Clock()

@@ -184,6 +184,17 @@ async def test_leaving_member_joins_as_a_new_one():
     await member.leave()
 
 
+async def test_a_member_leaves_a_group_that_nobody_finds():
+    """Its session ends anyway."""
+    coordinator = ScriptedCoordinator(**FINE)
+    settings = MemberSettings(group="g", protocol="p", request_timeout_s=0.05)
+    member = member_of(coordinator, settings)
+    await member.join(["t"])
+    coordinator.ask = lambda *_: asyncio.Event().wait()
+    async with asyncio.timeout(30):
+        await member.leave()
+
+
 async def test_static_member_does_not_leave():
     """It keeps its partitions until its session ends, or until it is back."""
     coordinator = ScriptedCoordinator(**FINE)
