@@ -54,7 +54,7 @@ def bytes_of(column: Any) -> tuple[Buffer, Int64s]:
 
 
 def _offsets(column: Any) -> Int64s:
-    """Where each row begins in the column's data; finally, where the last one ends."""
+    """The beginning of each row in the column's data; finally, the end of the last one."""
     if not len(column):
         return np.zeros(1, np.int64)
     offsets = np.frombuffer(column.buffers()[1], np.int64)
