@@ -44,4 +44,4 @@ class IdAges(NamedTuple):
     def is_doubtful(self, position: Position, now_ms: int) -> bool:
         """Whether brokers may have forgotten partitions that were written after the position was committed."""
         age_s = (now_ms - position.born_ms) / 1000
-        return age_s >= self.expiration_s - self.silence_s
+        return not position.is_clean and age_s >= self.expiration_s - self.silence_s

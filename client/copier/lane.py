@@ -32,6 +32,8 @@ class Lane:
         """Records given to the producer since the last commit."""
         self.sent_bytes = 0
         """Size of their keys and values."""
+        self._clean_since_ms = position.at_ms if position.is_clean else None
+        """The first of the orderly ends that have followed each other up to now; None: this would be the first."""
         self._producer = producer
         self._certain: set[tuple[str, int]] | None = None
         """Output partitions of which it is known whether they hold records of this id; None: all."""
@@ -81,6 +83,8 @@ class Lane:
     async def reached(self, offset: int, now_ms: int, *, is_clean: bool) -> Position:
         """The position at `offset`, once everything before it is acknowledged. Raises `DeliveryError`."""
         await self._producer.flush()
+        if is_clean and self._clean_since_ms is not None:
+            now_ms = self._clean_since_ms
         return Position(
             offset=offset,
             state=self._producer.state(),

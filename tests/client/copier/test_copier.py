@@ -360,6 +360,20 @@ async def test_long_stop_after_an_orderly_end_is_harmless(tmp_path):
         assert (await committed(running)).state.producer_id != first.state.producer_id
 
 
+async def test_copier_that_is_started_each_hour_replaces_its_ids(tmp_path):
+    """Ends in order that follow each other are one: nobody writes under the old id after the first of them."""
+    clock = Clock()
+    async with broker(tmp_path) as running:
+        ids = []
+        for ahead_h in (0, 11, 12.5):
+            clock.ahead_s = ahead_h * HOUR_S
+            await send(running, b"%g" % ahead_h)
+            await copy_all(running, clock=clock)
+            ids.append((await committed(running)).state.producer_id)
+        assert await stored(running) == [b"0", b"11", b"12.5"]
+        assert ids[0] == ids[1] != ids[2]
+
+
 async def test_long_stop_after_a_kill_is_refused_where_it_matters(tmp_path):
     """Nothing that brokers may have forgotten is guessed: an output partition that the state does not name."""
     clock = Clock()

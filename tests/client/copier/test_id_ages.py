@@ -51,6 +51,7 @@ def test_replacement_at_the_start(age_h, since_h, is_clean, expected):
 def test_doubt(age_h, expected):
     """An hour before brokers may forget, what they do not know is no proof any more."""
     assert AGES.is_doubtful(position(age_h=age_h, since_h=1, is_clean=False), NOW_MS) is expected
+    assert not AGES.is_doubtful(position(age_h=age_h, since_h=1, is_clean=True), NOW_MS)
 
 
 @given(st.floats(1, 10**6), st.floats(0, 10**7), st.floats(0, 10**7))
