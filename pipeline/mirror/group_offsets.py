@@ -1,21 +1,27 @@
 """Committed offsets of the groups of a cluster, without being a member: lists, reads and commits them.
 
-Commits are those of a tool (no generation): a coordinator refuses them while the group has members.
+Many groups are read in few requests: one FindCoordinator, and one OffsetFetch for each broker, by portions. Brokers that are too
+old for that are asked group by group. Commits are those of a tool (no generation): a coordinator refuses them while the group has
+members.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from echoless.client.answers import error_name
 from echoless.client.connection import BrokerConnection
 from echoless.client.security import NO_SECURITY, Security
 from echoless.client.topic_partition import TopicPartition
-from echoless.pipeline.batches.partition_leader import connect, read_metadata
+from echoless.pipeline.batches.partition_leader import connect
 from echoless.protocol.errors import ErrorCode
 
+_LOG: Final = logging.getLogger(__name__)
 _ATTEMPTS: Final = 3
+_GROUPS_AT_ONCE: Final = 200
 _MOVED: Final = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -23,6 +29,7 @@ _MOVED: Final = (
 )
 _GROUP_KEY: Final = 0
 _T = TypeVar("_T")
+_Address = tuple[str, int]
 
 
 class GroupRefusedError(Exception):
@@ -42,38 +49,65 @@ class ClusterGroups:
     def __init__(self, bootstrap_servers: str, security: Security = NO_SECURITY) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._security = security
-        self._connections: dict[tuple[str, int], BrokerConnection] = {}
-        self._coordinators: dict[str, tuple[str, int]] = {}
+        self._bootstrap: BrokerConnection | None = None
+        self._connections: dict[_Address, BrokerConnection] = {}
+        self._coordinators: dict[str, _Address] = {}
 
     def list_groups(self) -> list[str]:
         """Returns the groups of consumers, by name. Raises `ConnectionFailedError`."""
-        with connect(self._bootstrap_servers, self._security) as bootstrap:
-            brokers = [(one.host, one.port) for one in read_metadata(bootstrap, None).brokers]
+        metadata = {
+            "topics": [],
+            "allow_auto_topic_creation": False,
+            "include_cluster_authorized_operations": False,
+            "include_topic_authorized_operations": False,
+        }
+        brokers = self._asked_first().request("metadata", metadata).brokers
         fields: dict[str, list[str]] = {"states_filter": [], "types_filter": []}
         return sorted(
             one.group_id
             for broker in brokers
-            for one in self._connected(broker).request("list_groups", fields).groups
+            for one in self._connected((broker.host, broker.port))
+            .request("list_groups", fields)
+            .groups
             if one.protocol_type in ("consumer", "")
         )
 
     def committed(self, group: str) -> dict[TopicPartition, GroupCommit]:
         """Returns what the group has committed. Raises `ConnectionFailedError`, `GroupRefusedError`."""
-        wanted = {"group_id": group, "member_id": None, "member_epoch": -1, "topics": None}
-        fields = {"groups": [wanted], "group_id": group, "topics": None, "require_stable": False}
+        return self._ask(group, "offset_fetch", _fetch_fields([group]), _read_only)
 
-        def read(answer: Any) -> tuple[int, dict[TopicPartition, GroupCommit]]:
-            found = answer.groups[0] if hasattr(answer, "groups") else answer
-            return found.error_code.value, {
-                TopicPartition(topic.name, row.partition_index): GroupCommit(
-                    row.committed_offset, row.metadata or ""
-                )
-                for topic in found.topics
-                for row in topic.partitions
-                if row.committed_offset >= 0
-            }
+    def committed_of(self, groups: Iterable[str]) -> dict[str, dict[TopicPartition, GroupCommit]]:
+        """Returns what each group has committed; groups that are refused are logged and left out.
 
-        return self._ask(group, "offset_fetch", fields, read)
+        Raises `ConnectionFailedError`.
+        """
+        found: dict[str, dict[TopicPartition, GroupCommit]] = {}
+        for some in _in_portions(groups):
+            self._find_coordinators(some)
+            by_coordinator: dict[_Address, list[str]] = {}
+            for group in some:
+                if group in self._coordinators:
+                    by_coordinator.setdefault(self._coordinators[group], []).append(group)
+            for address, theirs in by_coordinator.items():
+                answer = self._connected(address).request("offset_fetch", _fetch_fields(theirs))
+                for one in getattr(answer, "groups", ()):
+                    code, commits = _read_group(one)
+                    if not code:
+                        found[one.group_id] = commits
+            found |= self._committed_one_by_one(one for one in some if one not in found)
+        return found
+
+    def _committed_one_by_one(
+        self, groups: Iterable[str]
+    ) -> dict[str, dict[TopicPartition, GroupCommit]]:
+        """Asks for groups that a common answer did not have."""
+        found = {}
+        for group in groups:
+            try:
+                found[group] = self.committed(group)
+            except GroupRefusedError as error:
+                _LOG.warning("offsets are not read: %s", error)
+        return found
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, GroupCommit]) -> None:
         """Commits for a group without members. Raises `ConnectionFailedError`, `GroupRefusedError`."""
@@ -119,17 +153,33 @@ class ClusterGroups:
 
     def _coordinator(self, group: str) -> BrokerConnection:
         if group not in self._coordinators:
-            fields = {"key_type": _GROUP_KEY, "coordinator_keys": [group], "key": group}
-            with connect(self._bootstrap_servers, self._security) as bootstrap:
-                answer = bootstrap.request("find_coordinator", fields)
-            found = answer.coordinators[0] if hasattr(answer, "coordinators") else answer
-            if found.error_code.value:
-                name = error_name(found.error_code.value)
+            code = self._find_coordinators([group])
+            if group not in self._coordinators:
+                name = error_name(code)
                 raise GroupRefusedError(f"group {group}: find_coordinator: {name}")
-            self._coordinators[group] = found.host, found.port
         return self._connected(self._coordinators[group])
 
-    def _connected(self, address: tuple[str, int]) -> BrokerConnection:
+    def _find_coordinators(self, groups: Sequence[str]) -> int:
+        """Notes the coordinators of groups; returns the last error, of one that has none now."""
+        wanted = [group for group in groups if group not in self._coordinators]
+        if not wanted:
+            return 0
+        fields = {"key_type": _GROUP_KEY, "coordinator_keys": wanted, "key": wanted[0]}
+        answer = self._asked_first().request("find_coordinator", fields)
+        code = 0
+        for found in getattr(answer, "coordinators", (answer,)):
+            if found.error_code.value:
+                code = found.error_code.value
+            else:
+                self._coordinators[getattr(found, "key", wanted[0])] = found.host, found.port
+        return code
+
+    def _asked_first(self) -> BrokerConnection:
+        if self._bootstrap is None:
+            self._bootstrap = connect(self._bootstrap_servers, self._security)
+        return self._bootstrap
+
+    def _connected(self, address: _Address) -> BrokerConnection:
         if address not in self._connections:
             opened = BrokerConnection.open(*address, security=self._security)
             self._connections[address] = opened
@@ -137,6 +187,9 @@ class ClusterGroups:
 
     def close(self) -> None:
         """Closes all connections; later requests open new ones."""
+        if self._bootstrap is not None:
+            self._bootstrap.close()
+            self._bootstrap = None
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
@@ -147,3 +200,34 @@ class ClusterGroups:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _fetch_fields(groups: Sequence[str]) -> dict[str, Any]:
+    """Fields of an OffsetFetch; before version 8 it has room for the first group only."""
+    rows = [
+        {"group_id": group, "member_id": None, "member_epoch": -1, "topics": None}
+        for group in groups
+    ]
+    return {"groups": rows, "group_id": groups[0], "topics": None, "require_stable": False}
+
+
+def _read_only(answer: Any) -> tuple[int, dict[TopicPartition, GroupCommit]]:
+    """Reads the answer for a single group: its error, and its commits."""
+    return _read_group(answer.groups[0] if hasattr(answer, "groups") else answer)
+
+
+def _read_group(found: Any) -> tuple[int, dict[TopicPartition, GroupCommit]]:
+    return found.error_code.value, {
+        TopicPartition(topic.name, row.partition_index): GroupCommit(
+            row.committed_offset, row.metadata or ""
+        )
+        for topic in found.topics
+        for row in topic.partitions
+        if row.committed_offset >= 0
+    }
+
+
+def _in_portions(groups: Iterable[str]) -> Iterator[list[str]]:
+    rest = iter(groups)
+    while some := list(islice(rest, _GROUPS_AT_ONCE)):
+        yield some

@@ -86,7 +86,6 @@ class Preparation:
         self._ensure = ensure
 
         self._reached: tuple[int, Offsets] = (-1, {})
-        self._advanced: Offsets = {}
 
     def __call__(self, frame: DataFrame, batch_id: int) -> DataFrame:
         session, checkpoint = frame.sparkSession, self._plan.checkpoint
@@ -95,8 +94,8 @@ class Preparation:
             before = read_batch_offsets(session, checkpoint, batch_id - 1) if batch_id else {}
         offsets = read_batch_offsets(session, checkpoint, batch_id)
         self._ensure(self._plan.needed(offsets))
-        self._reached, self._advanced = (batch_id, offsets), advanced(offsets, before)
-        rows = arrange(frame, self._advanced)
+        self._reached = batch_id, offsets
+        rows = arrange(frame, advanced(offsets, before))
         topic = f.concat(f.lit(self._plan.prefix), "topic") if self._plan.prefix else f.col("topic")
         return rows.select(
             "key", "value", topic.alias("topic"), "partition", "headers", "timestamp"
@@ -109,5 +108,5 @@ class Preparation:
 
     @property
     def reached(self) -> Offsets:
-        """Ends of the last batch in the source, of the topics that had records in it."""
-        return self._advanced
+        """Ends of the last batch in the source, of all topics."""
+        return self._reached[1]

@@ -14,6 +14,11 @@ _TWIN: Final = re.compile(
 
 One that starts sees no offsets, prepares batch 0, and then finds what its twin has written since.
 """
+_AWAY: Final = re.compile(
+    r"TimeoutException: (Timed out waiting for a node assignment[^\n]*?)(?: SQLSTATE|$)",
+    re.MULTILINE,
+)
+"""The words of Kafka's client in the connector when no broker of the source answers it."""
 _PYTHONS: Final = re.compile(
     r"^(?!pyspark|py4j|java|org)[A-Za-z_][\w.]*(?:Error|Exception): .+", re.MULTILINE
 )
@@ -21,13 +26,15 @@ _SPARKS: Final = re.compile(r"\[[A-Z_0-9.]+\] (.+)")
 
 
 def explain(error: BaseException) -> str:
-    """Returns our own message if there is one, else Python's, Java's or Spark's."""
+    """Returns our own message if there is one, or that the source is away, else Python's, Java's or Spark's."""
     text = str(error)
     if _TWIN.search(text):
         return "another run works with this checkpoint; nothing is stored twice, but one is enough"
     ours = _OURS.findall(text)
     if ours:
         return str(ours[-1]).strip()
+    if away := _AWAY.search(text):
+        return f"the source cannot be reached: {away[1]}"
     pythons = _PYTHONS.findall(text)
     if pythons:
         return str(pythons[0]).strip()

@@ -63,6 +63,10 @@ class PipelineProcess:
         self._log.close()
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def output(self) -> str:
         return (self._directory / "log").read_text()
 

@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Assigned
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from echoless.broker.faults.reading_rules import read_rules
 from echoless.client.security import NO_SECURITY
 from echoless.client.topic_partition import TopicPartition
 from echoless.pipeline.mirror.group_offsets import ClusterGroups, GroupCommit
@@ -21,13 +22,18 @@ COPY = TopicPartition("west.orders", 0)
 
 
 @pytest.fixture
-def clusters(tmp_path: Path) -> Iterator[tuple[str, str]]:
+def brokers(tmp_path: Path) -> Iterator[tuple[BrokerThread, BrokerThread]]:
     """Two brokers, with the topic and its copy."""
     with BrokerThread(tmp_path / "source") as source, BrokerThread(tmp_path / "target") as target:
-        for address, topic in ((source.address, "orders"), (target.address, "west.orders")):
-            admin = AdminClient({"bootstrap.servers": address})
-            admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
-        yield source.address, target.address
+        source.create("orders", 1)
+        target.create("west.orders", 1)
+        yield source, target
+
+
+@pytest.fixture
+def clusters(brokers: tuple[BrokerThread, BrokerThread]) -> tuple[str, str]:
+    source, target = brokers
+    return source.address, target.address
 
 
 def sync_between(clusters: tuple[str, str], now: list[float] | None = None) -> GroupSync:
@@ -149,3 +155,74 @@ def test_a_consumer_continues_in_the_target(clusters: tuple[str, str]):
             read.append(message.offset())
     consumer.close()
     assert read == [10, 11, 12]
+
+
+def test_a_group_that_was_reset_in_the_source_is_moved_back(clusters: tuple[str, str]):
+    """It has to read again what it was reset to; one that has gone on in the target stays where it is."""
+    first = sync_between(clusters)
+    copy_batch(first, clusters, 10, reached=10)
+    copy_batch(first, clusters, 10, reached=20)
+    for group in ("app-1", "app-2"):
+        commit(clusters[0], group, ORDERS, 20)
+    first.sync()
+    commit(clusters[1], "app-2", COPY, 20)  # of its own
+    for group in ("app-1", "app-2"):
+        commit(clusters[0], group, ORDERS, 12)
+    again = sync_between(clusters)
+    assert again.sync() == {"app-1": {COPY: 10}}
+    assert committed(clusters[1], "app-2") == {COPY: 20}
+    assert again.sync() == {}
+
+
+def test_partitions_without_records_in_the_batch_have_pairs(clusters: tuple[str, str]):
+    """A partition that is empty, or idle since groups are translated, is one where its groups fail over, too."""
+    for address, prefix in zip(clusters, ("", "west."), strict=True):
+        admin = AdminClient({"bootstrap.servers": address})
+        for one in admin.create_topics(
+            [NewTopic(f"{prefix}{name}", 1, 1) for name in ("idle", "empty")]
+        ).values():
+            one.result()
+    produce(clusters[1], "west.idle", 7)
+    sync = sync_between(clusters)
+    produce(clusters[1], "west.orders", 5)
+    sync.note_batch({"orders": {0: 6}, "idle": {0: 9}, "empty": {0: 0}}, lambda: True)
+    idle, empty = TopicPartition("idle", 0), TopicPartition("empty", 0)
+    commit(clusters[0], "app-1", idle, 9)
+    commit(clusters[0], "app-1", empty, 0)
+    there = {TopicPartition("west.idle", 0): 7, TopicPartition("west.empty", 0): 0}
+    assert sync.sync() == {"app-1": there}
+
+
+def test_a_refused_group_does_not_stop_the_others(brokers: tuple[BrokerThread, BrokerThread]):
+    """Rights are given group by group."""
+    source, target = clusters = brokers[0].address, brokers[1].address
+    sync = sync_between(clusters)
+    copy_batch(sync, clusters, 10, reached=10)
+    for group in ("app-1", "app-2", "app-3", "app-4"):
+        commit(source, group, ORDERS, 10)
+    refuse = {"type": "error", "code": "GROUP_AUTHORIZATION_FAILED"}
+    for broker, group in zip(brokers, ("app-1", "app-3"), strict=True):
+        rule = {"match": {"api": "offset_fetch", "group": group}, "action": refuse}
+        broker.call_soon(broker.running.broker.faults.add, read_rules([rule]))
+    assert sync.sync() == {"app-2": {COPY: 10}, "app-4": {COPY: 10}}
+    assert committed(target, "app-4") == {COPY: 10}
+
+
+def test_idle_groups_cost_no_requests(brokers: tuple[BrokerThread, BrokerThread]):
+    """A round asks for all groups at once, and the target for those that have moved."""
+    clusters = brokers[0].address, brokers[1].address
+    sync = sync_between(clusters)
+    copy_batch(sync, clusters, 10, reached=10)
+    requests: list[list[int]] = []
+    for count in (1, 60):
+        for number in range(count):
+            commit(clusters[0], f"app-{number}", ORDERS, 10)
+        sync.sync()
+        before = [sum(one.running.broker.metrics.requests.values()) for one in brokers]
+        assert sync.sync() == {}
+        after = [sum(one.running.broker.metrics.requests.values()) for one in brokers]
+        requests.append([b - a for a, b in zip(before, after, strict=True)])
+    assert requests[0] == requests[1]
+    copy_batch(sync, clusters, 5, reached=15)
+    commit(clusters[0], "app-7", ORDERS, 15)
+    assert sync.sync() == {"app-7": {COPY: 15}}

@@ -26,6 +26,10 @@ Caused by: java.lang.RuntimeException: ignored
             "[PATH_NOT_FOUND] Path does not exist: /x. SQLSTATE: 42K03",
             "Path does not exist: /x. SQLSTATE: 42K03",
         ),
+        (
+            "[X] y: a.TimeoutException: Timed out waiting for a node assignment. Call: listTopics SQLSTATE: XXKST",
+            "the source cannot be reached: Timed out waiting for a node assignment. Call: listTopics",
+        ),
         ("something else\nand more", "something else"),
     ],
 )
