@@ -6,7 +6,7 @@ A partition's records go to the partition of the same number, so the target need
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from echoless.client.connection import BrokerConnection
@@ -15,6 +15,7 @@ from echoless.pipeline.batches.partition_leader import connect
 from echoless.protocol.errors import ErrorCode
 
 _TIMEOUT_MS: Final = 30_000
+_TOPICS_AT_ONCE: Final = 200
 SettingsOf = Callable[[list[str]], Mapping[str, Mapping[str, str]]]
 """Returns the settings of topics of the target, by topic and name."""
 _CREATED_MEANWHILE: Final = ErrorCode.TOPIC_ALREADY_EXISTS
@@ -55,7 +56,7 @@ def check_different(
 ) -> None:
     """Refuses a source and a target that are one cluster. Raises `MirrorError`."""
     with connect(source, source_security) as one, connect(target, target_security) as other:
-        if _addresses(_metadata(one)) & _addresses(_metadata(other)):
+        if _addresses(_metadata(one, [])) & _addresses(_metadata(other, [])):
             raise MirrorError(
                 "source and target are one cluster: a --prefix is needed, with which no name matches "
                 "--topics-pattern"
@@ -148,12 +149,13 @@ class TargetTopics:
             }
             for topic, count in new.items()
         ]
-        fields = {"topics": rows, "timeout": _TIMEOUT_MS}
-        _check(controller.request("create_topics", fields).topics)
+        for some in _portions(rows):
+            fields = {"topics": some, "timeout": _TIMEOUT_MS}
+            _check(controller.request("create_topics", fields).topics)
 
     def _controller(self) -> BrokerConnection:
         with connect(self._bootstrap_servers, self._security) as bootstrap:
-            answer = _metadata(bootstrap)
+            answer = _metadata(bootstrap, [])
         for broker in answer.brokers:
             if broker.node_id == answer.controller_id:
                 return BrokerConnection.open(broker.host, broker.port, security=self._security)
@@ -162,14 +164,21 @@ class TargetTopics:
 
 def _extend(controller: BrokerConnection, larger: Mapping[str, int]) -> None:
     rows = [{"name": topic, "count": n, "assignments": None} for topic, n in larger.items()]
-    fields = {"topics": rows, "timeout": _TIMEOUT_MS, "validate_only": False}
-    _check(controller.request("create_partitions", fields).results)
+    for some in _portions(rows):
+        fields = {"topics": some, "timeout": _TIMEOUT_MS, "validate_only": False}
+        _check(controller.request("create_partitions", fields).results)
 
 
-def _metadata(connection: BrokerConnection) -> Any:
-    """Requests kio's MetadataResponse with all topics."""
+def _portions(rows: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Divides topics so that a request with them is answered in time."""
+    for first in range(0, len(rows), _TOPICS_AT_ONCE):
+        yield rows[first : first + _TOPICS_AT_ONCE]
+
+
+def _metadata(connection: BrokerConnection, topics: list[Any] | None = None) -> Any:
+    """Requests kio's MetadataResponse, with all topics if none are given."""
     fields = {
-        "topics": None,
+        "topics": topics,
         "allow_auto_topic_creation": False,
         "include_cluster_authorized_operations": False,
         "include_topic_authorized_operations": False,

@@ -34,6 +34,17 @@ def test_missing_topics_and_partitions_are_made(target: str) -> None:
     assert partition_counts(target) == {"orders": 3, "payments": 1}
 
 
+def test_many_topics_are_made_in_portions(target: str) -> None:
+    """A request for thousands would not be answered in time; none is left out."""
+    topics = TargetTopics(target, creates=True)
+    wanted = {f"t.{number}": 1 for number in range(450)}
+    topics.ensure(wanted)
+    assert partition_counts(target) == wanted
+    larger = dict.fromkeys(wanted, 2)
+    topics.ensure(larger)
+    assert partition_counts(target) == larger
+
+
 def test_a_target_that_does_not_fit_is_refused(target: str) -> None:
     """Without --create-topics the message says what lacks, and what to do."""
     TargetTopics(target, creates=True).ensure({"orders": 2})
