@@ -12,7 +12,7 @@ CLEANUP_POLICY: Final = "cleanup.policy"
 TOPIC_RESOURCE: Final = 2
 _OF_TOPIC: Final = 1
 """Source of a value that was set for the topic itself; others are defaults of brokers."""
-_TOPICS_AT_ONCE: Final = 500
+_TOPICS_AT_ONCE: Final = 200
 
 
 class DescribedSetting(NamedTuple):

@@ -77,9 +77,13 @@ class SettingsSync:
 
     def sync(self, topics: list[str]) -> dict[str, dict[str, str]]:
         """Sets in the target what differs; returns it. Raises `ConnectionFailedError`, `UnservedApiError`."""
-        wanted = self.of_target_topics([self.prefix + topic for topic in topics])
+        found = self.of_target_topics([self.prefix + topic for topic in topics])
+        wanted = {topic: settings for topic, settings in found.items() if settings}
+        if not wanted:
+            return {}
+        names = sorted({name for settings in wanted.values() for name in settings})
         with connect(self.target, self.target_security) as connection:
-            there = read_topic_settings(connection, wanted)
+            there = read_topic_settings(connection, wanted, names)
             changes = {
                 topic: changed
                 for topic, settings in wanted.items()
