@@ -15,7 +15,9 @@ from echoless.pipeline.batches.partition_leader import connect
 from echoless.protocol.errors import ErrorCode
 
 _TIMEOUT_MS: Final = 30_000
-_TOPICS_AT_ONCE: Final = 200
+_ANSWER_S: Final = _TIMEOUT_MS / 1000 + 10
+"""Seconds to wait for an answer that may take `_TIMEOUT_MS`."""
+_TOPICS_AT_ONCE: Final = 100
 SettingsOf = Callable[[list[str]], Mapping[str, Mapping[str, str]]]
 """Returns the settings of topics of the target, by topic and name."""
 _CREATED_MEANWHILE: Final = ErrorCode.TOPIC_ALREADY_EXISTS
@@ -158,7 +160,9 @@ class TargetTopics:
             answer = _metadata(bootstrap, [])
         for broker in answer.brokers:
             if broker.node_id == answer.controller_id:
-                return BrokerConnection.open(broker.host, broker.port, security=self._security)
+                return BrokerConnection.open(
+                    broker.host, broker.port, _ANSWER_S, security=self._security
+                )
         return connect(self._bootstrap_servers, self._security)
 
 

@@ -8,6 +8,7 @@ members.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple, Self, TypeVar
@@ -20,7 +21,8 @@ from echoless.pipeline.batches.partition_leader import connect
 from echoless.protocol.errors import ErrorCode
 
 _LOG: Final = logging.getLogger(__name__)
-_ATTEMPTS: Final = 3
+_PAUSES_S: Final = (0.1, 0.2, 0.4, 0.8, 1.6)
+"""Pauses between attempts: a coordinator that has just been chosen, as on a new cluster, loads first."""
 _GROUPS_AT_ONCE: Final = 200
 _MOVED: Final = (
     ErrorCode.NOT_COORDINATOR,
@@ -141,23 +143,19 @@ class ClusterGroups:
         fields: Mapping[str, Any],
         read: Callable[[Any], tuple[int, _T]],
     ) -> _T:
-        code = 0
-        for _ in range(_ATTEMPTS):
-            code, found = read(self._coordinator(group).request(api, fields))
+        asked = "find_coordinator"
+        for pause_s in (0.0, *_PAUSES_S):
+            time.sleep(pause_s)
+            asked, code = "find_coordinator", self._find_coordinators([group])
             if not code:
-                return found
-            self._coordinators.pop(group, None)
+                connection = self._connected(self._coordinators[group])
+                asked, (code, found) = api, read(connection.request(api, fields))
+                if not code:
+                    return found
+                del self._coordinators[group]
             if code not in _MOVED:
                 break
-        raise GroupRefusedError(f"group {group}: {api}: {error_name(code)}")
-
-    def _coordinator(self, group: str) -> BrokerConnection:
-        if group not in self._coordinators:
-            code = self._find_coordinators([group])
-            if group not in self._coordinators:
-                name = error_name(code)
-                raise GroupRefusedError(f"group {group}: find_coordinator: {name}")
-        return self._connected(self._coordinators[group])
+        raise GroupRefusedError(f"group {group}: {asked}: {error_name(code)}")
 
     def _find_coordinators(self, groups: Sequence[str]) -> int:
         """Notes the coordinators of groups; returns the last error, of one that has none now."""

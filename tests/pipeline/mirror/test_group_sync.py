@@ -24,7 +24,11 @@ COPY = TopicPartition("west.orders", 0)
 @pytest.fixture
 def brokers(tmp_path: Path) -> Iterator[tuple[BrokerThread, BrokerThread]]:
     """Two brokers, with the topic and its copy."""
-    with BrokerThread(tmp_path / "source") as source, BrokerThread(tmp_path / "target") as target:
+    few = {"offsets_topic_num_partitions": 1}  # created by the first request for a group
+    with (
+        BrokerThread(tmp_path / "source", **few) as source,
+        BrokerThread(tmp_path / "target", **few) as target,
+    ):
         source.create("orders", 1)
         target.create("west.orders", 1)
         yield source, target
