@@ -7,6 +7,7 @@ has six objects for the garbage collector, and takes its lock five times on its 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from threading import Condition
 
 from echoless.client.acknowledgements import Acknowledgements
@@ -15,13 +16,28 @@ from echoless.client.acknowledgements import Acknowledgements
 class BatchOutcome:
     """Set once, by the producer's thread; `on_done` is called with it."""
 
-    __slots__ = ("_acknowledgements", "_condition", "_error", "_on_done", "is_awaited", "size")
+    __slots__ = (
+        "_acknowledgements",
+        "_condition",
+        "_error",
+        "_lock",
+        "_on_done",
+        "is_awaited",
+        "size",
+    )
 
-    def __init__(self, condition: Condition, on_done: Callable[[BatchOutcome], None]) -> None:
+    def __init__(
+        self,
+        lock: AbstractContextManager[bool],
+        condition: Condition,
+        on_done: Callable[[BatchOutcome], None],
+    ) -> None:
+        """`lock` is that of the condition: an interrupt cannot leave it taken."""
         self.is_awaited = False
         """Whether a caller waits for it, and has to be notified. Guarded by the condition."""
         self.size = 0
         """The size of the batch, once it is cut."""
+        self._lock = lock
         self._condition = condition
         self._on_done = on_done
         self._acknowledgements: Acknowledgements | None = None
@@ -48,7 +64,7 @@ class BatchOutcome:
     def result(self, timeout_s: float | None = None) -> Acknowledgements:
         """Waits for the outcome. Raises its exception, and `TimeoutError`."""
         if not self.done():
-            with self._condition:
+            with self._lock:
                 self.is_awaited = True
                 if not self._condition.wait_for(self.done, timeout_s):
                     raise TimeoutError(f"the batch has no outcome after {timeout_s} s")

@@ -115,7 +115,10 @@ class Producer:
         self._has_outcome = self._on_done  # one bound method for all outcomes
         self._cut = self._cut_and_hand_over
         self._partition_counts: dict[str, int] = {}
-        self._room = threading.Condition()
+        self._lock = threading.RLock()
+        """Lock of `_room`. `with` takes this one: an interrupt in a condition's own `__enter__` or `__exit__`, which are
+        Python code, would leave it taken."""
+        self._room = threading.Condition(self._lock)
         self._outstanding = self._outstanding_bytes = 0
         self._room_from = settings.buffer_bytes_max * 7 // 8
         """A sender that waits for room continues here: not with each batch, which is a change of threads."""
@@ -206,7 +209,7 @@ class Producer:
         self._batches.cut_all()
         if self._handed_over:  # also by a `send` that was interrupted right after
             self._have_taken(self._running())
-        with self._room:
+        with self._lock:
             self._room.wait_for(lambda: not self._outstanding)
         error = self._first_error  # no other thread changes it while nothing is outstanding
         if error is not None:
@@ -370,7 +373,7 @@ class Producer:
             self._have_taken(self._core)
 
     def _new_outcome(self) -> BatchOutcome:
-        return BatchOutcome(self._room, self._has_outcome)
+        return BatchOutcome(self._lock, self._room, self._has_outcome)
 
     def _submit(self, batch: _HandedOver, opened: OpenBatch[BatchOutcome] | None = None) -> None:
         """Hands the batch over, and marks `opened` as cut; waits for room in the buffer.
@@ -379,7 +382,7 @@ class Producer:
         changes and the last, `append`: either the batch is counted, cut and handed over, or none of it.
         """
         core = self._running()
-        with self._room:
+        with self._lock:
             if self._outstanding_bytes >= self.settings.buffer_bytes_max:
                 self._wait_for_room(core)
             self._outstanding += 1
@@ -436,7 +439,7 @@ class Producer:
         self, error: BaseException | None, size: int, outcome: BatchOutcome | None = None
     ) -> None:
         """Runs in the loop's thread."""
-        with self._room:
+        with self._lock:
             self._outstanding -= 1
             self._outstanding_bytes -= size
             self._first_error = self._first_error or error

@@ -16,11 +16,12 @@ class Owner:
     """Notifies as the producer does: only for an outcome that is awaited."""
 
     def __init__(self):
-        self.condition = threading.Condition()
+        self.lock = threading.RLock()
+        self.condition = threading.Condition(self.lock)
         self.ended = []
 
     def outcome(self):
-        return BatchOutcome(self.condition, self.on_done)
+        return BatchOutcome(self.lock, self.condition, self.on_done)
 
     def on_done(self, outcome):
         with self.condition:
