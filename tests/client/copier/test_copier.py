@@ -53,7 +53,9 @@ class Clock:
 
 @contextlib.asynccontextmanager
 async def broker(tmp_path, **settings: Any) -> AsyncIterator[Running]:
-    async with in_process(tmp_path, group_min_session_timeout_ms=500, **settings) as running:
+    """A broker that keeps the records of 1970 that the tests send."""
+    settings = {"group_min_session_timeout_ms": 500, "log_retention_ms": -1, **settings}
+    async with in_process(tmp_path, **settings) as running:
         yield running
 
 
@@ -324,7 +326,7 @@ async def test_silent_member_writes_nothing(tmp_path):
 
 async def test_a_stop_ends_although_the_group_is_gone(tmp_path):
     """The last commit cannot be made, which `run` says, and the group cannot be left."""
-    async with broker(tmp_path, log_retention_ms=-1) as running:
+    async with broker(tmp_path) as running:
         await send(running, b"a")
         settings = dataclasses.replace(SETTINGS, request_timeout_s=0.5)
         made = copier(running, settings)

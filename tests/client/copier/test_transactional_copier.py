@@ -37,8 +37,9 @@ COPY = to_same_partition(topic="out")
 
 @pytest.fixture
 async def running(tmp_path: Path) -> AsyncIterator[Running]:
-    """A broker with the topics `in` and `out`."""
-    async with in_process(tmp_path, group_min_session_timeout_ms=500) as running:
+    """A broker with the topics `in` and `out`, that keeps the records of 1970 that the tests send."""
+    settings = {"group_min_session_timeout_ms": 500, "log_retention_ms": -1}
+    async with in_process(tmp_path, **settings) as running:
         kafka = await RawConnection.open(running.kafka_address)
         for topic in ("in", "out"):
             await create_topic(kafka, topic, 1)
