@@ -28,6 +28,8 @@ class FetchedBytes(NamedTuple):
     aborted: tuple[AbortedTransaction, ...]
     readable_end: int
     """Offset up to which a reader may read; -1 if the broker has left records out to slow the reader down."""
+    log_end: int
+    """Offset that the log ends at for readers, whatever transactions are open."""
 
 
 class OffsetGoneError(Exception):
@@ -115,7 +117,7 @@ class PartitionLog:
         if found is None:
             return "the topic was deleted"
         planned = self._span.topic_id
-        if planned is None or found.id_text == planned:
+        if None in (planned, found.id_text) or found.id_text == planned:
             return ""
         return (
             f"the topic was deleted and created again (id {planned} is now {found.id_text}); "
@@ -151,4 +153,9 @@ def _fetched(answer: Any, part: Any, isolation: int) -> FetchedBytes:
     )
     end = part.last_stable_offset if isolation == READ_COMMITTED else part.high_watermark
     is_throttled = bool(getattr(answer, "throttle_time", None))
-    return FetchedBytes(bytes(part.records or b""), aborted, -1 if is_throttled else int(end))
+    return FetchedBytes(
+        bytes(part.records or b""),
+        aborted,
+        -1 if is_throttled else int(end),
+        int(part.high_watermark),
+    )

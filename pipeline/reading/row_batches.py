@@ -15,12 +15,14 @@ from echoless.pipeline.reading.record_walk import Int64s, RecordArea
 from echoless.pipeline.reading.span import OffsetSpan
 from echoless.pipeline.reading.visible_batches import VisibleBatch
 from echoless.protocol.compression import decompress
+from echoless.protocol.errors import DecodeError
 from echoless.protocol.record_batch import HEADER_SIZE, Codec
 
 GROUP_BYTES: Final = 2 * 1024 * 1024
 """Bytes of uncompressed records that become one Arrow batch, unless a single batch has more."""
 GROUP_RECORDS: Final = 65_536
 _MICROSECONDS: Final = 1000
+_MS_MAX: Final = (2**63 - 1) // _MICROSECONDS
 
 
 class RowBatches:
@@ -38,7 +40,7 @@ class RowBatches:
             ),
             "offset": lambda group: _numbers(pa.int64(), group.offsets),
             "timestamp": lambda group: _numbers(
-                pa.timestamp("us", "UTC"), group.timestamps * _MICROSECONDS
+                pa.timestamp("us", "UTC"), _microseconds(group.timestamps)
             ),
             "timestampType": lambda group: _numbers(pa.int32(), group.timestamp_types),
             "headers": lambda group: header_lists(group.records),
@@ -127,6 +129,17 @@ def _opened(batch: VisibleBatch) -> Any:
 def _numbers(kind: Any, values: Any) -> Any:
     """Makes an Arrow array of a numpy array; `pyarrow.array` would import pandas, which takes 0.3 s."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+
+
+def _microseconds(times: Int64s) -> Int64s:
+    """Returns ms as microseconds. Raises `DecodeError` for more than there can be, as Spark's source fails for them."""
+    if len(times) and max(int(times.max()), -int(times.min())) > _MS_MAX:
+        worst = max(int(times.max()), int(times.min()), key=abs)
+        raise DecodeError(
+            f"a record's timestamp is {worst} ms, which Spark's timestamps cannot hold; leave the column out "
+            "by the option columns"
+        )
+    return times * _MICROSECONDS
 
 
 def _repeated_text(text: str, count: int) -> Any:

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from echoless.client.topic_partition import TopicPartition
-from echoless.pipeline.reading.bounds import EARLIEST
+from echoless.pipeline.reading.bounds import EARLIEST, LATEST
 from echoless.pipeline.reading.connections import ask_another
 from echoless.pipeline.reading.errors import DataLossError, ReadError
 from echoless.pipeline.reading.options import READ_COMMITTED, ReaderOptions
@@ -50,7 +50,7 @@ def _pieces(options: ReaderOptions, span: OffsetSpan) -> Iterator[Sequence[Visib
     """Yields the visible batches of one fetch after the other."""
     log = PartitionLog(options, span)
     position, bytes_max = span.start, min(_FIRST_BYTES, options.fetch_bytes_max)
-    advanced_at, empty_count, gone_count = time.monotonic(), 0, 0
+    progress, empty_count, gone_count = _Progress(options, span), 0, 0
     with ThreadPoolExecutor(1, "echoless-fetch") as ahead:
         coming = ahead.submit(log.fetch, position, bytes_max)
         while True:
@@ -63,46 +63,77 @@ def _pieces(options: ReaderOptions, span: OffsetSpan) -> Iterator[Sequence[Visib
                 )
                 batches: Sequence[VisibleBatch] = ()
             else:
+                progress.log_end = fetched.log_end
                 found = find_visible(fetched.records, fetched.aborted, position, span.end)
                 batches = found.batches
                 if found.next_offset > position:
-                    position, advanced_at = found.next_offset, time.monotonic()
+                    position = found.next_offset
                     bytes_max, empty_count, gone_count = options.fetch_bytes_max, 0, 0
                 elif not fetched.records and fetched.readable_end >= span.end:
                     empty_count += 1
                     if empty_count >= _EMPTY_MAX and _is_on_broker(options, span, position):
                         return  # compaction has left nothing, and the log has no later batch
             if position < span.end:
-                _check_progress(options, span, position, time.monotonic() - advanced_at)
+                progress.check(position)
                 coming = ahead.submit(log.fetch, position, bytes_max)
             if batches:
                 yield batches
+                progress.begin()  # what Spark does with the rows takes its own time
             if position >= span.end:
                 return
 
 
-def _check_progress(
-    options: ReaderOptions, span: OffsetSpan, position: int, waited_s: float
-) -> None:
-    if waited_s <= options.patience_s:
-        return
-    cause = (
-        "; a transaction may be open there"
-        if options.isolation == READ_COMMITTED
-        else "; the log may have become shorter"
-    )
-    raise ReadError(
-        f"{span}: no record at or after offset {position} for {options.patience_s:g} s{cause}"
-    )
+class _Progress:
+    """Time for which a task waits for brokers without getting further."""
+
+    def __init__(self, options: ReaderOptions, span: OffsetSpan) -> None:
+        self._options = options
+        self._span = span
+        self._position = span.start
+        self.log_end = span.end
+        """End of the log, as the last fetch had it."""
+        self.begin()
+
+    def begin(self) -> None:
+        """Counts from now on."""
+        self._since = time.monotonic()
+
+    def check(self, position: int) -> None:
+        """Raises `ReadError` after `patience_s` at one position; `DataLossError` if the log ends before the span."""
+        if position > self._position:
+            self._position = position
+            self.begin()
+        elif time.monotonic() - self._since > self._options.patience_s:
+            raise self._given_up()
+
+    def _given_up(self) -> ReadError:
+        options, span = self._options, self._span
+        text = f"{span}: no record at or after offset {self._position} for {options.patience_s:g} s"
+        if self.log_end < span.end:
+            ask_another(options)
+            end = _offset(options, span, LATEST) or 0
+            if end < span.end:
+                return DataLossError(
+                    f"{text}; the log ends at {end}: an unclean election may have cut it. Begin a new query, or set "
+                    "failOnDataLoss=false to go on without them"
+                )
+        if options.isolation == READ_COMMITTED:
+            return ReadError(f"{text}; a transaction may be open there")
+        return ReadError(text)
 
 
 def _is_on_broker(options: ReaderOptions, span: OffsetSpan, position: int) -> bool:
     """Whether the broker itself has the log from there on; a tiered store may answer late, and the broker with nothing."""
+    first = _offset(options, span, _EARLIEST_LOCAL)
+    return first is not None and first <= position
+
+
+def _offset(options: ReaderOptions, span: OffsetSpan, wanted: int) -> int | None:
+    """Asks the partition's leader, as others name it now."""
     topics = SourceTopics(options)
     topics.look_up()
     target = TopicPartition(span.topic, span.partition)
-    first = topics.offsets({target: _EARLIEST_LOCAL})[target]
-    return first is not None and first <= position
+    return topics.offsets({target: wanted})[target]
 
 
 def _position_after_loss(
@@ -112,10 +143,7 @@ def _position_after_loss(
 
     A broker that did not notice that another leads now may have a shorter log: unless `is_sure`, `position` is tried again.
     """
-    topics = SourceTopics(options)
-    topics.look_up()
-    target = TopicPartition(span.topic, span.partition)
-    earliest = topics.offsets({target: EARLIEST})[target] or 0
+    earliest = _offset(options, span, EARLIEST) or 0
     if earliest <= position:
         if not is_sure:
             time.sleep(options.retry_s)

@@ -105,7 +105,9 @@ class StreamEnds:
         for one in sorted(known):
             if ends[one] < starts[one]:
                 ends[one] = self._asked_again(one, starts[one])
-        return NextStretch(starts, ends, found.ids, firsts)
+        topics = {one.topic for one in found.ends}
+        kept = {topic: one for topic, one in begun.ids.items() if topic in topics}
+        return NextStretch(starts, ends, {**kept, **found.ids}, firsts)
 
     def _check_topics(self, begun: StreamOffsets, found: LogEnds) -> None:
         """Notes topics and partitions that are gone, or are others."""
@@ -114,7 +116,7 @@ class StreamEnds:
                 self._lose(f"{one} is gone, or is not read any more: was the topic deleted?")
         for topic in sorted({one.topic for one in begun.next} & found.ids.keys()):
             before, now = begun.ids.get(topic), found.ids[topic]
-            if before != now:
+            if before not in (None, now):
                 self._lose(
                     f"topic {topic} was deleted and created again (id {before} is now {now}); what the stream had not read of "
                     "it is gone"

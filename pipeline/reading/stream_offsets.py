@@ -39,8 +39,12 @@ class StreamOffsets(NamedTuple):
         return {**_nested(self.next), **ids, **({_FIRSTS: _nested(firsts)} if firsts else {})}
 
     def has(self, one: TopicPartition, topic_id: str | None) -> bool:
-        """Whether the partition goes on here, as one of the same topic."""
-        return one in self.next and self.ids.get(one.topic) == topic_id
+        """Whether the partition goes on here, as one of the same topic, as far as both ids are known.
+
+        Brokers before 2.8 have none, and those of a cluster begin to have them one after the other.
+        """
+        known = self.ids.get(one.topic)
+        return one in self.next and (None in (known, topic_id) or known == topic_id)
 
     def spans_to(self, end: StreamOffsets) -> list[OffsetSpan]:
         """Returns what a batch from here to `end` reads of each partition, perhaps nothing."""

@@ -11,8 +11,13 @@ from echoless.pipeline.reading import connections, row_batches, span_rows
 from echoless.pipeline.reading.batch_reader import plan_job
 from echoless.pipeline.reading.errors import DataLossError, ReadError
 from echoless.pipeline.reading.options import read_reader_options
-from echoless.pipeline.reading.partition_log import PartitionLog
+from echoless.pipeline.reading.partition_log import OffsetGoneError, PartitionLog
+from echoless.pipeline.reading.span import OffsetSpan
 from echoless.pipeline.reading.span_rows import read_span
+from echoless.pipeline.reading.visible_batches import VisibleBatch
+from echoless.protocol.errors import DecodeError
+from echoless.protocol.record_batch import read_header
+from echoless.protocol.records import Record, build_batch
 from tests.pipeline.reading.written import BASE_MS, TOPIC, WITHIN_S, read, write
 from tests.transactions.librdkafka import transactional
 
@@ -246,3 +251,71 @@ def test_a_range_that_compaction_has_emptied_ends(broker, monkeypatch):
     monkeypatch.setattr(span_rows, "_is_on_broker", lambda *_: False)
     with pytest.raises(ReadError, match="no record at or after offset 5"):
         list(read_span(options, span._replace(end=8)))
+
+
+def test_a_log_that_was_cut_inside_of_a_span(broker, caplog):
+    """The task has read what is left, and stands just at the end: no broker calls that out of range."""
+    broker.create(TOPIC, 1)
+    write(broker.address, 0, 5)
+    given = {"kafkaConsumer.pollTimeoutMs": "100", **_QUICK}
+    options, span = _planned(broker, **given)
+    with pytest.raises(DataLossError, match="the log ends at 5"):
+        list(read_span(options, span._replace(end=9)))
+    lenient, _ = _planned(broker, failOnDataLoss="false", **given)
+    with caplog.at_level(logging.WARNING):
+        assert [len(batch) for batch in read_span(lenient, span._replace(end=9))] == [5]
+    assert "the log ends at 5" in caplog.text
+
+
+class _Clock:
+    """Time passes only where the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_the_time_that_rows_take_is_not_the_logs(broker, monkeypatch, is_deleted):
+    """A slow query, then an answer without records, or the news that retention was faster: the task goes on."""
+    broker.create(TOPIC, 1)
+    write(broker.address, 0, 5)
+    write(broker.address, 0, 5, first=5)
+    options, span = _planned(broker, failOnDataLoss="false", **_QUICK)
+    clock, whole, asked = _Clock(), PartitionLog.fetch, []
+
+    def fetch(log, offset, bytes_max):
+        asked.append(offset)
+        if len(asked) == 2 and is_deleted:
+            raise OffsetGoneError
+        if len(asked) == 2:
+            return whole(log, offset, bytes_max)._replace(records=b"", readable_end=-1)
+        return whole(log, offset, 1)
+
+    monkeypatch.setattr(span_rows, "time", clock)
+    monkeypatch.setattr(PartitionLog, "fetch", fetch)
+    monkeypatch.setattr(span_rows, "_position_after_loss", lambda *_, **__: 7)
+    rows = []
+    for batch in read_span(options, span):
+        rows += batch["offset"].to_pylist()
+        clock.now += 1000
+    seen = rows.index(7)  # the first fetch brings a batch, of perhaps all that were written first
+    assert 1 <= seen <= 7
+    assert rows == ([*range(seen), 7, 8, 9] if is_deleted else list(range(10)))
+
+
+def test_a_timestamp_that_spark_cannot_hold_is_an_error():
+    """Nanoseconds by mistake would become another time in silence; the other columns can be read."""
+    record = Record(0, 1_795_000_000_000_000_000, None, b"v", ())
+    batch = build_batch([record])
+    span = OffsetSpan(TOPIC, 0, 0, 1)
+    visible = [VisibleBatch(read_header(batch), memoryview(batch))]
+    with pytest.raises(DecodeError, match="1795000000000000000 ms"):
+        list(row_batches.RowBatches(span, ["offset", "timestamp"]).of(visible))
+    (rows,) = row_batches.RowBatches(span, ["offset", "value"]).of(visible)
+    assert rows.to_pylist() == [{"offset": 0, "value": b"v"}]

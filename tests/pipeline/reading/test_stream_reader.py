@@ -5,15 +5,22 @@ from __future__ import annotations
 import json
 import logging
 from typing import Any
+from uuid import UUID
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 from echoless.client.connection import BrokerConnection
-from echoless.pipeline.reading import spark_admission
+from echoless.pipeline.reading import (
+    connections,
+    partition_log,
+    source_topics,
+    spark_admission,
+)
 from echoless.pipeline.reading.errors import DataLossError, ReadError, ReadOptionError
 from echoless.pipeline.reading.options import read_reader_options
 from echoless.pipeline.reading.stream_reader import TopicStreamReader
+from echoless.pipeline.reading.topic_metadata import read_topics
 from tests.pipeline.reading.written import BASE_MS, TOPIC, write
 
 Offset = dict[str, Any]
@@ -276,3 +283,31 @@ def test_a_missing_topic_is_an_error_at_the_start(broker):
     """Before the query has any offset."""
     with pytest.raises(ReadError, match="topic missing: it does not exist"):
         Stream(broker.address, subscribe="missing")
+
+
+@pytest.mark.parametrize("is_strict", ["true", "false"])
+def test_a_cluster_that_begins_to_have_ids_is_the_same(broker, monkeypatch, is_strict):
+    """Its topics are no others: nothing is read again. Where some brokers have no ids yet, the one that was seen is kept."""
+    broker.create(TOPIC, 1)
+    write(broker.address, 0, 10)
+    stream = Stream(broker.address, failOnDataLoss=is_strict)
+    assert stream.batch() == rows(0, 0, 10)
+    ids = stream.at.pop("$ids")
+    write(broker.address, 0, 2, first=10)
+    assert stream.batch() == rows(0, 10, 12)
+    assert stream.at["$ids"] == ids
+    write(broker.address, 0, 1, first=12)
+
+    def without_ids(options, names):
+        found = read_topics(options, names)
+        return {name: topic._replace(topic_id=None) for name, topic in found.items()}
+
+    def ask_with_id(options, address, api, fields):
+        fields["topics"][0]["topic_id"] = UUID(ids[TOPIC])
+        return connections.ask(options, address, api, fields)
+
+    monkeypatch.setattr(source_topics, "read_topics", without_ids)
+    monkeypatch.setattr(partition_log, "read_topics", without_ids)
+    monkeypatch.setattr(partition_log, "ask", ask_with_id)
+    assert stream.batch() == rows(0, 12, 13)
+    assert stream.at["$ids"] == ids
