@@ -113,6 +113,8 @@ def ingest_command(
         in_order=in_order,
         split_bytes=split_mib * MIB,
         batch_bytes=batch_mib * MIB,
+        name=name,
+        ledger=ledger or "",
     )
     progress = resolve_location(checkpoint)
     target_options = pairs(target_option, "--target-option")

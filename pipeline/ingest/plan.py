@@ -87,16 +87,24 @@ class IngestPlan:
         self.done = max(self.done, batch.number + 1)
 
     def add(self, listing: Sequence[SourceFile], settings: IngestSettings) -> None:
-        """Plans the files that are not in any batch yet, oldest first."""
+        """Plans the files that are not in any batch yet, oldest first; after another run's batches, if that one was faster."""
+        while not self._add(listing, settings):
+            known = len(self.batches)
+            self.refresh()
+            if len(self.batches) == known:
+                return  # not to be read yet; what is missing is found at the next search
+
+    def _add(self, listing: Sequence[SourceFile], settings: IngestSettings) -> bool:
+        """Returns whether all are planned; not if another run plans too."""
         new = [one for one in listing if one.path not in self._planned]
         new.sort(key=lambda one: (one.modified_ms, one.path))
         bytes_max = 0 if settings.in_order else settings.batch_bytes
         for files in _cut(new, bytes_max):
             batch = FileBatch(number=len(self.batches), files=tuple(files))
             if not self._files.create(_batch_name(batch.number), _encode(batch)):
-                self.refresh()  # another run plans too; files it left out are found next time
-                return
+                return False
             self._take(batch)
+        return True
 
     @property
     def files_waiting(self) -> int:
@@ -110,6 +118,15 @@ class IngestPlan:
     def _take(self, batch: FileBatch) -> None:
         self.batches.append(batch)
         self._planned |= {one.path for one in batch.files}
+
+
+def check_in_order(batch: FileBatch, settings: IngestSettings) -> None:
+    """Raises `IngestError` if a batch of several files is to be written in order: a run without the settings planned it."""
+    if settings.in_order and len(batch.files) > 1 and any(one.bytes for one in batch.files):
+        raise IngestError(
+            f"batch {batch.number} has {len(batch.files)} files: a run without --in-order planned it, and ended before it wrote "
+            "anything. Remove the checkpoint, and begin again"
+        )
 
 
 def check_unchanged(batch: FileBatch, listing: Sequence[SourceFile]) -> None:

@@ -10,11 +10,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotDoneError
 from dataclasses import dataclass
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from echoless.pipeline.exactly_once.errors import SinkError
-from echoless.pipeline.ingest.plan import FileBatch, IngestPlan, check_unchanged
+from echoless.pipeline.ingest.plan import FileBatch, IngestPlan, check_in_order, check_unchanged
 from echoless.pipeline.ingest.rows import to_records
 from echoless.pipeline.ingest.settings import IngestError, IngestSettings
 from echoless.pipeline.ingest.source import (
@@ -48,7 +49,7 @@ class Ingest:
                 self._wait(job, executor.submit(self._work, job, writer))
             except (IngestError, SinkError) as error:
                 raise StreamError(str(error)) from error
-            except PySparkException as error:
+            except (PySparkException, Py4JJavaError) as error:
                 raise StreamError(explain(error)) from error
             finally:
                 job.stop.make()
@@ -59,6 +60,11 @@ class Ingest:
                 work.result(TICK_S)
                 return
             except NotDoneError:
+                if (
+                    work.done()
+                ):  # perhaps the error is the work's own: a server did not answer in time
+                    work.result()
+                    return
                 job.line.update()
 
     def _work(self, job: Job, writer: CountedWriter) -> None:
@@ -93,7 +99,9 @@ class Ingest:
         return self.plan.begin(self.settings.with_schema(found))
 
     def _write(self, batch: FileBatch, settings: IngestSettings, writer: CountedWriter) -> None:
+        check_in_order(batch, settings)
         check_unchanged(batch, list_again(self.session, batch))
         rows = to_records(read_batch(self.session, settings, batch), settings)
         writer.write(rows, batch.number)
+        check_unchanged(batch, list_again(self.session, batch))
         self.plan.finish(batch)

@@ -40,6 +40,10 @@ class IngestSettings:
     """Whether a batch is one file, written by one task."""
     split_bytes: int = SPLIT_BYTES_DEFAULT
     """Bytes of a file that one task reads."""
+    name: str | None = None
+    """The sink's name in its ledger: another one knows nothing of what is stored. None: a checkpoint of an earlier version."""
+    ledger: str | None = None
+    """The ledger that was named; empty: in the checkpoint. None as above."""
     batch_bytes: int = BATCH_BYTES_DEFAULT
 
     def with_schema(self, schema: str) -> IngestSettings:
@@ -62,6 +66,7 @@ class IngestSettings:
             old, new = getattr(self, field.name), getattr(given, field.name)
             is_free = field.name == "batch_bytes"  # planned batches stay as they are
             is_kept = field.name == "schema" and new is None
+            is_kept |= field.name in ("name", "ledger") and old is None
             if old != new and not is_free and not is_kept:
                 raise IngestError(
                     f"this checkpoint was begun with {field.name} {old!r}, not {new!r}: finish it with the "

@@ -25,6 +25,8 @@ _CSV: Final = {
     # A file whose columns are in another order is an error, and so is a row of another length.
     "enforceSchema": "false",
     "mode": "FAILFAST",
+    # With only some columns in use, Spark would otherwise not see that a row is shorter: its value would be null.
+    "columnPruning": "false",
 }
 
 

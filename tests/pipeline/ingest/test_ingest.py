@@ -183,6 +183,37 @@ def test_csv_columns_become_what_they_are_named_for(ingests: Ingests) -> None:
         assert sorted((one.key, one.value, one.timestamp) for one in stored) == sorted(wanted)
 
 
+def test_a_row_that_is_too_short_ends_the_ingest(
+    ingests: Ingests, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In one line, and if only some columns are used, too: its value would be null, which is a tombstone."""
+    import typer
+
+    (ingests.files / "a.csv").write_text("id,p,v\n1,0,one\n2,0\n")
+    with pytest.raises(typer.Exit):
+        ingests.run(format="csv", key_column="id", value_column="v")
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("ingest: ")
+    assert "Malformed CSV record" in last
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(ingests: Ingests) -> None:
+    """Part of it may be stored; the batch is not done."""
+    import typer
+
+    path = _write_numbers(ingests, "a.json", range(20))
+
+    def write_and_change(frame: DataFrame, batch_id: int) -> Sequence[WriteReport]:
+        written = ingests.write(frame, batch_id)
+        path.write_text('{"n": 20}\n')
+        return written
+
+    for _ in range(2):
+        with pytest.raises(typer.Exit):
+            ingests.run(format="json", write=write_and_change)
+    assert _numbers(ingests.stored()) == list(range(20))
+
+
 def test_json_lines_are_stored_as_they_are(ingests: Ingests) -> None:
     """Not a space is changed; fields are looked up for key and timestamp, and blank lines left out."""
     line = '{"id":7,  "when":"2026-11-21T07:00:00Z", "x":1.50}'

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from echoless.pipeline.exactly_once.local_files import LocalFiles
-from echoless.pipeline.ingest.plan import FileBatch, IngestPlan, SourceFile, check_unchanged
+from echoless.pipeline.ingest.plan import (
+    FileBatch,
+    IngestPlan,
+    SourceFile,
+    check_in_order,
+    check_unchanged,
+)
 from echoless.pipeline.ingest.settings import IngestError, IngestSettings
 
 SETTINGS = IngestSettings(format="csv", topic="orders", reader_options={}, batch_bytes=100)
@@ -53,11 +59,9 @@ def test_a_later_run_finds_the_plan_and_adds_to_it(tmp_path: Path) -> None:
 
 
 def test_of_two_runs_at_once_one_plans(tmp_path: Path) -> None:
-    """The slower one takes what the faster one has written, and plans the rest next time."""
+    """The slower one takes what the faster one has written, and plans the rest: its run may end after these."""
     one, other = IngestPlan(LocalFiles(tmp_path)), IngestPlan(LocalFiles(tmp_path))
     one.add([_file("a"), _file("b")], SETTINGS)
-    other.add([_file("b"), _file("c")], SETTINGS)
-    assert _names(other) == [["a"], ["b"]]
     other.add([_file("b"), _file("c")], SETTINGS)
     assert _names(other) == [["a"], ["b"], ["c"]]
 
@@ -87,3 +91,25 @@ def test_settings_are_those_of_the_first_run(tmp_path: Path) -> None:
         plan.agree(replace(SETTINGS, key_column="id"))
     with pytest.raises(IngestError, match="begun with schema 'id int', not 'id long'"):
         plan.agree(SETTINGS.with_schema("id long"))
+
+
+def test_another_name_or_ledger_is_refused(tmp_path: Path) -> None:
+    """Their sink would not know what is stored, and store it again. Checkpoints of earlier versions have neither."""
+    earlier = IngestPlan(LocalFiles(tmp_path / "earlier"))
+    earlier.begin(SETTINGS)
+    named = replace(SETTINGS, name="ingest", ledger="")
+    assert earlier.agree(named) is not None
+    plan = IngestPlan(LocalFiles(tmp_path / "now"))
+    plan.begin(named)
+    with pytest.raises(IngestError, match="begun with name 'ingest', not 'other'"):
+        plan.agree(replace(named, name="other"))
+    with pytest.raises(IngestError, match="begun with ledger '', not '/ledger'"):
+        plan.agree(replace(named, ledger="/ledger"))
+
+
+def test_files_planned_together_cannot_be_written_in_order() -> None:
+    """The first run ended before it recorded its settings; Spark would read the larger file first."""
+    batch = FileBatch(number=0, files=(_file("a"), _file("b")))
+    check_in_order(batch, SETTINGS)
+    with pytest.raises(IngestError, match="without --in-order planned it"):
+        check_in_order(batch, replace(SETTINGS, in_order=True))
