@@ -43,15 +43,21 @@ class SourceTopics:
 
     def look_up(self) -> Mapping[str, FoundTopic]:
         """Returns the chosen topics that exist, by name. Raises `ReadError`."""
+        self._topics = self._until_answered(self._chosen)
+        return self._topics
+
+    def _chosen(self) -> Mapping[str, FoundTopic]:
         choice = self._options.topics
         names = choice.wanted_names
-        found = self._until_answered(lambda: read_topics(self._options, names))
-        self._topics = {
+        found = {
             name: topic
-            for name, topic in sorted(found.items())
+            for name, topic in sorted(read_topics(self._options, names).items())
             if choice.takes(name) and not (topic.is_internal and names is None)
         }
-        return self._topics
+        for name, topic in found.items():
+            if not topic.leaders:  # some brokers say so of a topic that they are about to create
+                raise _NotNowError(f"topic {name}: the broker names no partition of it")
+        return found
 
     def find(self) -> Mapping[str, FoundTopic]:
         """The same. Raises `ReadError` if a topic that is named does not exist."""

@@ -11,7 +11,7 @@ from echoless.client.connection import BrokerConnection
 from echoless.client.topic_partition import TopicPartition
 from echoless.pipeline.reading import connections, partition_log, source_topics
 from echoless.pipeline.reading.bounds import LATEST
-from echoless.pipeline.reading.errors import DataLossError
+from echoless.pipeline.reading.errors import DataLossError, ReadError
 from echoless.pipeline.reading.options import ReaderOptions, read_reader_options
 from echoless.pipeline.reading.partition_log import OffsetGoneError, PartitionLog
 from echoless.pipeline.reading.source_topics import SourceTopics
@@ -41,6 +41,10 @@ def knows_nothing(_: Topics) -> Topics:
 
 def knows_another(found: Topics) -> Topics:
     return {name: topic._replace(topic_id=uuid4()) for name, topic in found.items()}
+
+
+def knows_no_partition(found: Topics) -> Topics:
+    return {name: topic._replace(leaders={}) for name, topic in found.items()}
 
 
 def lagging(change: Callable[[Topics], Topics], times: int) -> Callable[..., Topics]:
@@ -82,7 +86,22 @@ def test_a_cluster_that_was_met_is_waited_for(echoless: Echoless) -> None:
     assert log.fetch(0, 10_000).readable_end == 10
 
 
-@pytest.mark.parametrize("change", [knows_nothing, knows_another])
+def test_a_topic_without_partitions_is_asked_for_again(
+    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job would find nothing to read in it, in silence."""
+    broker.create(TOPIC, 2)
+    options = options_of(broker.address, kafka__default__api__timeout__ms="50")
+    topics = SourceTopics(options, sleep=lambda _: None)
+    monkeypatch.setattr(source_topics, "read_topics", lagging(knows_no_partition, 2))
+    topics.find()
+    assert topics.partitions() == [TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)]
+    monkeypatch.setattr(source_topics, "read_topics", lagging(knows_no_partition, 10**9))
+    with pytest.raises(ReadError, match=f"topic {TOPIC}: the broker names no partition of it"):
+        topics.find()
+
+
+@pytest.mark.parametrize("change", [knows_nothing, knows_another, knows_no_partition])
 @pytest.mark.parametrize("is_strict", ["true", "false"])
 def test_a_stream_believes_no_single_broker(
     broker: BrokerThread,
