@@ -60,10 +60,8 @@ class Ingest:
                 work.result(TICK_S)
                 return
             except NotDoneError:
-                if (
-                    work.done()
-                ):  # perhaps the error is the work's own: a server did not answer in time
-                    work.result()
+                if work.done():
+                    work.result()  # whose own error it may be: a server did not answer in time
                     return
                 job.line.update()
 
