@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
@@ -35,6 +37,10 @@ from echoless.protocol.records import Headers
 
 BlockingOutcome = Future[Acknowledgements]
 _T = TypeVar("_T")
+_NOT_RUNNING: Final = "the producer is not started, or closed"
+_FORKED: Final = (
+    "the producer is one of the process that this one was forked from: make one after the fork"
+)
 _TAKEN_AT_ONCE: Final = 100
 """Batches that the loop's thread takes over in one turn: answers want to be read too."""
 
@@ -111,6 +117,8 @@ class Producer:
         self._is_commit = False
         """Whether that end is a commit."""
         self._core: AsyncProducer | None = None
+        self._absence = _NOT_RUNNING
+        """Why there is no core."""
         self._batches = OpenBatches[BatchOutcome](settings, self._new_outcome, self._submit_open)
         self._has_outcome = self._on_done  # one bound method for all outcomes
         self._cut = self._cut_and_hand_over
@@ -160,6 +168,7 @@ class Producer:
         except BaseException:
             self._stop_loop()
             raise
+        _with_threads.add(self)
 
     def send(
         self,
@@ -206,6 +215,7 @@ class Producer:
 
     def flush(self) -> None:
         """Sends everything and waits for it. Raises the first `DeliveryError` since the last flush."""
+        self._check_thread()
         self._batches.cut_all()
         if self._handed_over:  # also by a `send` that was interrupted right after
             self._have_taken(self._running())
@@ -340,8 +350,16 @@ class Producer:
 
     def _running(self) -> AsyncProducer:
         if self._core is None:
-            raise ProducerError("the producer is not started, or closed")
+            raise ProducerError(self._absence)
         return self._core
+
+    def _lose_thread(self) -> None:
+        self._core, self._absence = None, _FORKED
+
+    def _check_thread(self) -> None:
+        """Raises `ProducerError` where nobody would wake a caller that waits."""
+        if self._absence is _FORKED:
+            raise ProducerError(_FORKED)
 
     def _call(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         """Runs a coroutine in the loop, and waits for its result. If that is interrupted, it is cancelled."""
@@ -368,6 +386,8 @@ class Producer:
         )
 
     def _cut_and_hand_over(self, batch: OpenBatch[BatchOutcome]) -> None:
+        if not batch.outcome.done():
+            self._check_thread()
         self._batches.cut(batch)
         if self._handed_over and self._core is not None:  # by a `send` that was interrupted after
             self._have_taken(self._core)
@@ -490,3 +510,16 @@ class Producer:
     def _take_all(self, core: AsyncProducer) -> None:
         while self._handed_over:
             self._submit_to(core, self._handed_over.popleft())
+
+
+_with_threads: Final[weakref.WeakSet[Producer]] = weakref.WeakSet()
+"""Producers that were started."""
+
+
+def _lose_threads() -> None:
+    """Notes in a process that was forked that the loops' threads have stayed in the other one: nothing is sent from here."""
+    for producer in _with_threads:
+        producer._lose_thread()  # noqa: SLF001
+
+
+os.register_at_fork(after_in_child=_lose_threads)

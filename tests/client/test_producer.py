@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from multiprocessing import get_context
 
 import pytest
 
@@ -209,3 +210,31 @@ def test_a_batch_cannot_be_cancelled(echoless):
         assert not outcomes[0].cancelled()
         producer.flush()
         assert outcomes[0].result(0)[0].sequence == 1
+
+
+def test_a_forked_process_is_refused_and_harms_nothing(echoless, tmp_path):
+    """The producer's thread stays in the process that made it: whoever waited for it elsewhere would wait for ever."""
+    said = tmp_path / "said"
+    with Producer(echoless.kafka_address) as producer:
+        done = producer.send("t", b"a", partition=0)
+        done.result(10)
+        waiting = producer.send("t", b"b", partition=0)
+        calls = (done.result, lambda: producer.send("t", b"c", key=b"k"), waiting.result)
+        calls += (producer.flush, producer.close)
+        child = get_context("fork").Process(
+            target=lambda: said.write_text("\n".join(map(_outcome, calls)))
+        )
+        child.start()
+        child.join(60)
+        child.kill()
+        assert waiting.result(10).offset == 1
+    forked = "ProducerError: the producer is one of the process that this one was forked from: make one after the fork"
+    assert said.read_text().splitlines() == ["done", forked, forked, forked, "done"]
+
+
+def _outcome(call: Callable[[], object]) -> str:
+    try:
+        call()
+    except ProducerError as error:
+        return f"{type(error).__name__}: {error}"
+    return "done"
