@@ -210,11 +210,13 @@ class Copier:
         raise _StoppedError
 
     async def _close(self) -> None:
-        await self._close_lanes()
-        await self._member.leave()
-        await self._reader.close()
-        await self._cluster.close()
-        await self._ids.close()
+        """Closes everything, also if a part of it fails."""
+        async with contextlib.AsyncExitStack() as stack:  # the last goes first
+            stack.push_async_callback(self._ids.close)
+            stack.push_async_callback(self._cluster.close)
+            stack.push_async_callback(self._reader.close)
+            stack.push_async_callback(self._member.leave)
+            stack.push_async_callback(self._close_lanes)
 
     # One generation
 
@@ -390,8 +392,9 @@ class Copier:
     async def _close_lanes(self) -> None:
         self._reader.assign({})
         lanes, self._lanes = self._lanes, {}
-        for lane in lanes.values():
-            await lane.close()
+        async with contextlib.AsyncExitStack() as stack:
+            for lane in lanes.values():
+                stack.push_async_callback(lane.close)
 
     # Committing
 

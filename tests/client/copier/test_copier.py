@@ -19,7 +19,8 @@ from echoless.client.copier.positions import CommittedPosition, Positions
 from echoless.client.copier.records import InputRecord, OutputRecord, to_same_partition
 from echoless.client.copier.settings import CopierSettings
 from echoless.client.errors import DeliveryError, ProducerError
-from echoless.client.groups.member import Generation
+from echoless.client.groups.errors import GroupError
+from echoless.client.groups.member import Generation, GroupMember
 from echoless.client.lease_keeper import elapsed_s
 from tests.support.in_process import Running, in_process
 from tests.support.stored_values import stored_values
@@ -346,6 +347,23 @@ async def test_a_stop_ends_although_no_broker_was_found():
     made.stop()
     async with asyncio.timeout(30):
         await copying
+
+
+async def test_everything_is_closed_although_the_group_refuses_to_be_left(tmp_path, monkeypatch):
+    """As with a broker that has changed its passwords meanwhile: the connections and the lanes' tasks end."""
+
+    async def refuse(_: GroupMember) -> None:
+        raise GroupError("refused", 0)
+
+    async with broker(tmp_path) as running:
+        await send(running, b"a")
+        own = asyncio.all_tasks()
+        with monkeypatch.context() as patch:
+            patch.setattr(GroupMember, "leave", refuse)
+            with pytest.raises(GroupError, match="refused"):
+                await copy_all(running)
+        left = map(str, asyncio.all_tasks() - own)
+        assert not [one for one in left if "client/" in one or "aiokafka" in one]
 
 
 async def test_long_stop_after_an_orderly_end_is_harmless(tmp_path):
