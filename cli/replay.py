@@ -63,7 +63,12 @@ def replay(
             keeps_ids=keep_producer_ids,
             keeps_times=keep_times,
         )
-        asyncio.run(_play(player, recording, shown))
+        try:
+            asyncio.run(_play(player, recording, shown))
+        except BaseException:
+            if shown.count:  # what was played has been decided, and its array is open
+                shown.end()
+            raise
     except (RecordingError, ValueError) as error:
         raise CommandError(str(error)) from error
     shown.end()

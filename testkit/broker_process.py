@@ -15,11 +15,11 @@ import re
 import selectors
 import signal
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
+from echoless.testkit.owned_directory import OwnedDirectory
 from echoless.testkit.python_child import module_command, module_path
 
 if TYPE_CHECKING:
@@ -76,15 +76,15 @@ class BrokerProcess:
         self._arguments = list(arguments)
         if faults_file is not None:
             self._arguments += ["--faults", str(faults_file)]
-        self._directory = tempfile.TemporaryDirectory(prefix="echoless-testkit-")
-        self.data_dir = data_dir or Path(self._directory.name) / "data"
+        self._directory = OwnedDirectory()
+        self.data_dir = data_dir or self._directory.path / "data"
         """The directory with its data, which later starts find again."""
-        self.log_path = Path(self._directory.name) / "log"
+        self.log_path = self._directory.path / "log"
         self._security: BrokerSecurity | None = None
         if security:
             from echoless.testkit.security import BrokerSecurity
 
-            self._security = BrokerSecurity(security, Path(self._directory.name))
+            self._security = BrokerSecurity(security, self._directory.path)
             own = {"super_users": "User:ANONYMOUS"} if "authorizer" in self._settings else {}
             self._settings = {**own, **self._security.settings(), **self._settings}
         self._process: subprocess.Popen[bytes] | None = None
@@ -94,7 +94,8 @@ class BrokerProcess:
     def __enter__(self) -> Self:
         try:
             self.start()
-        except BaseException:
+        except BaseException:  # also an interrupt while it starts
+            self.kill()
             self._directory.cleanup()
             raise
         return self
@@ -129,6 +130,7 @@ class BrokerProcess:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env={**_environment(), "PYTHONPATH": module_path()},
+                pass_fds=[self._directory.lock],  # not to be removed before the broker has ended
             )
         atexit.register(self._process.kill)
 

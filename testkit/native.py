@@ -13,6 +13,8 @@ import msgpack
 
 _LENGTH: Final = struct.Struct(">i")
 _TIMEOUT_S: Final = 40.0
+_UNKNOWN: Final = -1
+"""The high watermark as a broker answers a client that has to pause because of its quota."""
 
 
 class NativeError(Exception):
@@ -72,11 +74,13 @@ class Native:
         Only the leader answers.
         """
         found: list[bytes] = []
-        end, offset = first_offset + 1, first_offset
-        while offset < end:
+        end, offset = _UNKNOWN, first_offset
+        while end == _UNKNOWN or offset < end:
             answer = self.call(
                 "fetch", topic=topic, partition=partition, offset=offset, max_wait_ms=0, min_bytes=0
             )
             found += [record["value"] for record in answer["records"]]
-            end, offset = answer["high_watermark"], answer["next_offset"]
+            offset = answer["next_offset"]
+            if answer["high_watermark"] != _UNKNOWN:
+                end = answer["high_watermark"]
         return found

@@ -145,7 +145,12 @@ class _Reader:
             records_max = min(_RECORDS_MAX, self._left or _RECORDS_MAX)
             found = await self.consumer.getmany(timeout_ms=_POLL_MS, max_records=records_max)
             records = list(chain.from_iterable(found.values()))
-            lines.write(records)
+            try:
+                lines.write(records)
+            except BaseException:
+                for partition, unprinted in found.items():
+                    self.consumer.seek(partition, unprinted[0].offset)
+                raise
             if self._left is not None:
                 self._left -= len(records)
             await self.after_printing()

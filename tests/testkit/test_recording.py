@@ -161,6 +161,28 @@ def test_a_replay_ends_where_nobody_knows_what_is_stored(
 
 
 @pytest.mark.slow
+def test_a_replay_that_ends_early_shows_what_it_has_played(
+    recorded: Echoless, target: Echoless, command: Command, tmp_path: Path
+) -> None:
+    """Its JSON is whole, and the reason is on standard error."""
+    topic = recorded.topic("early")
+    path = tmp_path / "run.jsonl"
+    _record(recorded, path, *(ScriptedBatch(topic, 0, 6500, 0, n * 3, VALUES) for n in range(3)))
+    match = {"api": "produce", "topic": topic}
+    for arguments in (["--json"], []):
+        with target.faults.rule("close_after", match=match, nth=2):
+            ran = command(
+                "replay", path, *arguments, "--bootstrap-server", target.bootstrap_servers
+            )
+        assert ran.code == 1
+        assert "whether that is stored is not known" in ran.err
+        if arguments:
+            assert [row["base_sequence"] for row in ran.json] == [0]
+        else:
+            assert "1 batch" in ran.out
+
+
+@pytest.mark.slow
 def test_lost_answers_of_a_real_client_are_recorded_and_played(
     recorded: Echoless, target: Echoless, command: Command, tmp_path: Path
 ) -> None:
