@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,7 +21,8 @@ from pyspark.sql.types import StructType
 
 from echoless.pipeline.audit.compaction import excuse_compacted
 from echoless.pipeline.audit.extents import FAULT_RECORD_COUNT
-from echoless.pipeline.audit.findings import Finding, FindingKind, Severity
+from echoless.pipeline.audit.findings import FINDING_DDL, Finding, FindingKind, Severity
+from echoless.pipeline.audit.log_bounds import LogBounds, findings_about_bounds
 from echoless.pipeline.audit.log_checkpoints import LogCheckpoints
 from echoless.pipeline.audit.producer_names import PRODUCERS_MAX, Place, ProducerNames
 from echoless.pipeline.audit.replicas import compare_replicas
@@ -36,6 +37,7 @@ from echoless.pipeline.audit.streams import (
 )
 from echoless.pipeline.audit.transaction_history import TransactionOutcome
 from echoless.pipeline.audit.visibility import place_and_excuse
+from echoless.pipeline.batches.data_directory import is_read
 
 FINDINGS_SHOWN_MAX: Final = 1000
 EXPIRATION_MS_DEFAULT: Final = 86_400_000
@@ -86,7 +88,9 @@ def audit(
     )
     of_replicas = compare_replicas(batches, partitions, hidden, checkpoints, compaction)
     findings = of_producers.union(findings_of_transactions(transactions))
+    of_bounds = list(_of_bounds(source, partitions, checkpoints.bounds))
     findings = findings.union(of_log).union(of_replicas)
+    findings = findings.union(session.createDataFrame(of_bounds, FINDING_DDL))
     return AuditTables(
         batches=batches,
         runs=runs,
@@ -95,6 +99,20 @@ def audit(
         partitions=partitions,
         findings=tables.keep("findings", _named(findings, name_producers)),
     )
+
+
+def _of_bounds(
+    source: Mapping[str, str],
+    partitions: DataFrame,
+    bounds: Mapping[PartitionOfReplica, LogBounds],
+) -> Iterator[Finding]:
+    """Yields what the logs that `source` names lack at their ends."""
+    with_internal = source.get("includeInternal", "false").lower() == "true"
+    rows = partitions.select(*PARTITION_KEY, "end_offset").collect() if bounds else []
+    ends = {(row[0], row[1], row[2]): row[3] for row in rows}
+    for key, of_log in bounds.items():
+        if is_read(key[1], source.get("topic"), with_internal=with_internal):
+            yield from findings_about_bounds(key, of_log, ends.get(key))
 
 
 def _of_producers(

@@ -27,11 +27,12 @@ def read_cluster_facts(
         }
         policies = _policies(bootstrap, list(partitions))
     return LogCheckpoints.of_cluster(
+        [(bootstrap_servers, name, index) for name, found in partitions.items() for index in found],
         {
             (bootstrap_servers, name, index): _COMPACT in policy or name in INTERNAL_TOPICS
             for name, policy in policies.items()
             for index in partitions.get(name, ())
-        }
+        },
     )
 
 

@@ -28,7 +28,7 @@ from echoless.pipeline.audit.producer_names import (
 )
 from echoless.pipeline.audit.report import ReportFacts, write_report
 from echoless.pipeline.audit.verdict import show_verdict
-from echoless.pipeline.batches.data_directory import NotADataDirectoryError
+from echoless.pipeline.batches.data_directory import NotADataDirectoryError, find_partitions
 from echoless.pipeline.batches.partition_leader import ClusterReadError
 from echoless.pipeline.security_arguments import checked, file_options
 from echoless.pipeline.session import open_session
@@ -129,9 +129,17 @@ def _checkpoints(
     try:
         if bootstrap_server is not None:
             return read_cluster_facts(bootstrap_server, topic, security)
+        _check_topic(paths, topic)
         return read_checkpoints(paths)
     except (NotADataDirectoryError, ClusterReadError, ConnectionFailedError, ValueError) as error:
         raise typer.BadParameter(str(error)) from error
+
+
+def _check_topic(paths: list[str], topic: str | None) -> None:
+    """Raises `NotADataDirectoryError` if no directory has the topic: what is not read proves nothing."""
+    found = {part.topic for path in paths for part in find_partitions(Path(path))}
+    if topic is not None and topic not in found:
+        raise NotADataDirectoryError(f"{', '.join(paths)}: there is no topic {topic}")
 
 
 def _names(

@@ -64,7 +64,7 @@ class Extent(NamedTuple):
 FAULT_CRC: Final = "crc"
 FAULT_DAMAGE: Final = "damage"
 FAULT_RECORD_COUNT: Final = "record_count"
-"""A valid header that counts more records than offsets; compaction leaves fewer."""
+"""A valid header that counts more records than offsets, or fewer than none; compaction leaves fewer than offsets."""
 
 EXTENT_SCHEMA: Final = schema_of(Extent)
 _NO_TIME: Final = np.iinfo(np.int64).max
@@ -114,7 +114,7 @@ def _counts(batch: pa.RecordBatch, firsts: Integers) -> dict[str, pa.Array]:
     columns = {
         "records": np.where(is_control, 0, np.maximum(counts, 0)),
         "markers": integers(batch, "marker") >= 0,
-        "sparse": booleans(batch, "crc_ok") & (counts < spans),
+        "sparse": booleans(batch, "crc_ok") & (counts >= 0) & (counts < spans),
     }
     return {
         name: pa.array(np.add.reduceat(column.astype(np.int64), firsts))
@@ -143,7 +143,8 @@ def _holes(batch: pa.RecordBatch, firsts: Integers) -> dict[str, pa.Array]:
 def _faults(batch: pa.RecordBatch) -> pa.Array:
     spans = integers(batch, "last_offset") - integers(batch, "base_offset") + 1
     faults = np.full(batch.num_rows, None, object)
-    faults[integers(batch, "count") > spans] = FAULT_RECORD_COUNT
+    counts = integers(batch, "count")
+    faults[(counts > spans) | (counts < 0)] = FAULT_RECORD_COUNT
     faults[~booleans(batch, "crc_ok")] = FAULT_CRC
     faults[batch.column("damage").is_valid().to_numpy(zero_copy_only=False)] = FAULT_DAMAGE
     return pa.array(faults, pa.string())

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from echoless.client.topic_partition import TopicPartition
+from echoless.pipeline.audit.log_bounds import LogBounds
 from echoless.pipeline.audit.streams import PartitionOfReplica
 from echoless.pipeline.batches.data_directory import (
     CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     INTERNAL_TOPICS,
+    LOG_START_CHECKPOINT,
     META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
+    PartitionDirectory,
     find_partitions,
+    has_checked_offsets,
+    list_segments,
     read_offsets,
 )
 
 _WHOLE_LOG: Final = 2**63 - 1
+_UNFINISHED: Final = ("accepted-loss", "replacement.snapshot")
+"""Files that say that the next start creates the log anew, or accepts what it lacks."""
+_NAME_KEPT: Final = 185
+"""Characters of a topic's name that the names of logs set aside begin with at least."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -35,11 +44,22 @@ class LogCheckpoints:
     """Offsets below which the cleaner has been, of logs that are compacted."""
     compaction: Mapping[PartitionOfReplica, bool]
     """Whether a log may have been compacted, where that is known."""
+    bounds: Mapping[PartitionOfReplica, LogBounds] = field(default_factory=dict)
+    """Beginnings and ends of logs, as far as they are known without the batches."""
 
     @classmethod
-    def of_cluster(cls, compaction: Mapping[PartitionOfReplica, bool]) -> LogCheckpoints:
-        """Returns those of a running cluster, which shows committed records only."""
-        return cls(recovery_points={}, high_watermarks={}, cleaned={}, compaction=compaction)
+    def of_cluster(
+        cls,
+        partitions: Collection[PartitionOfReplica],
+        compaction: Mapping[PartitionOfReplica, bool],
+    ) -> LogCheckpoints:
+        """Returns those of a running cluster, which shows committed records only: none is a write cut short."""
+        return cls(
+            recovery_points=dict.fromkeys(partitions, _WHOLE_LOG),
+            high_watermarks={},
+            cleaned={},
+            compaction=compaction,
+        )
 
 
 def read_checkpoints(paths: Sequence[str]) -> LogCheckpoints:
@@ -48,6 +68,7 @@ def read_checkpoints(paths: Sequence[str]) -> LogCheckpoints:
     high_watermarks: dict[PartitionOfReplica, int] = {}
     cleaned: dict[PartitionOfReplica, int] = {}
     compaction: dict[PartitionOfReplica, bool] = {}
+    bounds: dict[PartitionOfReplica, LogBounds] = {}
     for path in paths:
         directory = Path(path)
         is_whole = (directory / META_PROPERTIES).exists()
@@ -62,9 +83,48 @@ def read_checkpoints(paths: Sequence[str]) -> LogCheckpoints:
                 compaction[path, *key] = key in cleaner or part.topic in INTERNAL_TOPICS
         for key, offset in read_offsets(directory, HIGH_WATERMARK_CHECKPOINT).items():
             high_watermarks[path, *key] = offset
+        bounds |= {(path, *key): bound for key, bound in _bounds_in(directory)}
     return LogCheckpoints(
         recovery_points=recovery_points,
         high_watermarks=high_watermarks,
         cleaned=cleaned,
         compaction=compaction,
+        bounds=bounds,
     )
+
+
+def _bounds_in(directory: Path) -> Iterator[tuple[TopicPartition, LogBounds]]:
+    """Yields what the directory's file names and checkpoints say of its logs.
+
+    Kafka may leave entries of deleted partitions, and its log starts and high watermarks are no promises after a crash.
+    """
+    ends = read_offsets(directory, RECOVERY_POINT_CHECKPOINT)
+    are_ours = has_checked_offsets(directory, RECOVERY_POINT_CHECKPOINT)
+    if are_ours:
+        committed = read_offsets(directory, HIGH_WATERMARK_CHECKPOINT)
+        ends = {key: max(ends.get(key, 0), committed.get(key, 0)) for key in {*ends, *committed}}
+    found = {
+        TopicPartition(part.topic, part.partition): part for part in find_partitions(directory)
+    }
+    files = {key: _first_and_last(part) for key, part in found.items()}
+    # Read after the names: nothing is removed before the log start that allows it is written.
+    starts = read_offsets(directory, LOG_START_CHECKPOINT) if are_ours else {}
+    for key, names in files.items():
+        if names is not None:
+            yield key, LogBounds(*names, starts.get(key), ends.get(key, 0))
+    if are_ours:
+        present = [entry.name for entry in directory.iterdir()]
+        for key in ends.keys() - found.keys():
+            # Logs that are being deleted, or were set aside, have a name with a suffix.
+            begin, middle = key.topic[:_NAME_KEPT], f"-{key.partition}."
+            if not any(name.startswith(begin) and middle in name for name in present):
+                yield key, LogBounds(end=ends[key])
+
+
+def _first_and_last(part: PartitionDirectory) -> tuple[int, int] | None:
+    """Returns the offsets in the names of the first and the last file; None if the next start changes the log."""
+    names = [entry.name for entry in part.path.iterdir()]
+    if any(name in _UNFINISHED or name.endswith(".swap") for name in names):
+        return None
+    segments = [int(segment.stem) for segment in list_segments(part)]
+    return (segments[0], segments[-1]) if segments else None

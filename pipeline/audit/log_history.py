@@ -58,14 +58,15 @@ class LogHistory:
         assert extent.last_offset is not None, "only damage has no offset"
         if self.damaged:
             yield from self._report_damage(extent.base_offset)
-        elif self.next_offset is not None and extent.base_offset != self.next_offset:
-            yield from self._misplaced(extent, extent.base_offset, self.next_offset)
+        elif extent.base_offset != (expected := self._expected(extent)):
+            yield from self._misplaced(extent, extent.base_offset, expected)
         if extent.hole_start is not None and extent.hole_end is not None:
             hole = range(extent.hole_start, extent.hole_end)
             self._count_holes(extent, hole, extent.holes, extent.missing)
         if extent.fault == FAULT_RECORD_COUNT:
             spanned = extent.last_offset - extent.base_offset + 1
-            text = f"{extent.records} records for {spanned} offsets"
+            count = str(extent.records) if extent.records > 0 else "a negative number of"
+            text = f"{count} records for {spanned} offsets"
             yield _about(extent, FindingKind.RECORD_COUNT, text, records=extent.records)
         yield from self._check_epoch(extent)
         self.next_offset = max(self.next_offset or 0, extent.last_offset + 1)
@@ -81,9 +82,21 @@ class LogHistory:
         if self.damaged:
             yield from self._report_end()
 
+    def _expected(self, extent: Extent) -> int:
+        """Returns the offset that should come next; `extent`, if it is the first, begins where its file's name says.
+
+        Deletion moves the beginning of a log to the beginning of a file, or only that of what can be read. A cluster
+        shows no names.
+        """
+        if self.next_offset is not None:
+            return self.next_offset
+        if extent.file is None:
+            return extent.base_offset or 0
+        return _first_offset(extent)
+
     def _report_end(self) -> Iterator[Finding]:
         """Reports damage after the last sound batch."""
-        if (self.next_offset or 0) >= self.promised_offset:
+        if self._expected(self.damaged[0]) >= self.promised_offset:
             size = sum(extent.bytes for extent in self.damaged)
             text = f"the last {size} bytes are not a batch: a write was cut short"
             yield _about(self.damaged[0], FindingKind.TORN_TAIL, text, severity=Severity.NOTE)
@@ -118,7 +131,7 @@ class LogHistory:
 
     def _report_damage(self, end_offset: int | None) -> Iterator[Finding]:
         """Reports damage since the last sound batch, which hides the offsets up to the next one."""
-        start = self.next_offset or 0
+        start = self._expected(self.damaged[0])
         hidden = None if end_offset is None else end_offset - start
         for extent in self.damaged:
             kind = FindingKind.CRC if extent.fault == FAULT_CRC else FindingKind.DAMAGE

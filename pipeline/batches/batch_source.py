@@ -32,9 +32,9 @@ from echoless.client.security import Security
 from echoless.pipeline.batches.batch_columns import DDL
 from echoless.pipeline.batches.cluster_scan import plan_tasks, read_range
 from echoless.pipeline.batches.data_directory import (
-    INTERNAL_TOPICS,
     find_partitions,
     find_segment_ranges,
+    is_read,
 )
 from echoless.pipeline.batches.segment_scan import SegmentRange, SegmentScan
 from echoless.pipeline.security import security_in
@@ -90,7 +90,7 @@ class DirectoryReader(DataSourceReader):
     ) -> None:
         self._paths = paths
         self._topic = topic
-        self._left_out = frozenset() if with_internal or topic else INTERNAL_TOPICS
+        self._with_internal = with_internal
         self._split_bytes = split_bytes
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -120,7 +120,7 @@ class DirectoryReader(DataSourceReader):
     def _segment_ranges(self) -> Iterator[SegmentRange]:
         for path in self._paths:
             for part in find_partitions(Path(path)):
-                if self._topic in (None, part.topic) and part.topic not in self._left_out:
+                if is_read(part.topic, self._topic, with_internal=self._with_internal):
                     yield from find_segment_ranges(path, part, self._split_bytes)
 
 

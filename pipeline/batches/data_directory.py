@@ -22,6 +22,7 @@ from echoless.protocol.record_batch import HEADER_SIZE, read_header
 
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
+LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 META_PROPERTIES: Final = "meta.properties"
 INTERNAL_TOPICS: Final = frozenset(
@@ -56,7 +57,7 @@ def find_partitions(path: Path) -> list[PartitionDirectory]:
     """
     found = [part for part in map(_partition_at, _directories(path)) if part is not None]
     alone = _partition_at(path.resolve())
-    if not found and alone is not None and _segments(alone):
+    if not found and alone is not None and list_segments(alone):
         found = [alone._replace(path=path)]
     if not found:
         raise NotADataDirectoryError(
@@ -82,13 +83,14 @@ def find_segment_ranges(
 ) -> list[SegmentRange]:
     """Finds the partition's segments, cut into ranges of about `bytes_max` where an index has entries."""
     found = []
-    for segment in _segments(part):
+    for segment in list_segments(part):
         with suppress(FileNotFoundError):  # deleted by retention after it was listed
             found += _cut(_whole(replica, part, segment), bytes_max)
     return found
 
 
-def _segments(part: PartitionDirectory) -> list[Path]:
+def list_segments(part: PartitionDirectory) -> list[Path]:
+    """Lists the partition's segment files, by offset."""
     return sorted(path for path in part.path.iterdir() if _SEGMENT.fullmatch(path.name))
 
 
@@ -144,6 +146,19 @@ def _read_index(path: Path) -> Index:
     except (OSError, ValueError):
         return np.empty(0, _INDEX_ENTRY)
     return entries[: bisect_left(entries["position"], True, key=lambda position: position == 0)]
+
+
+def is_read(topic: str, only: str | None, *, with_internal: bool) -> bool:
+    """Whether an audit reads a topic: the one named, or else all but internal ones, unless these are wanted, too."""
+    return topic == only if only else with_internal or topic not in INTERNAL_TOPICS
+
+
+def has_checked_offsets(directory: Path, name: str) -> bool:
+    """Whether a checkpoint is Echoless's own: with a checksum, and without partitions that were deleted."""
+    try:
+        return (directory / name).read_text(encoding="utf-8").startswith("1\n")
+    except (OSError, ValueError):
+        return False
 
 
 def read_offsets(directory: Path, name: str) -> dict[TopicPartition, int]:

@@ -172,6 +172,18 @@ def test_apache_kafkas_files_are_audited(spark, apache_kafka, tmp_path):
     assert records["__cluster_metadata"] > 0
 
 
+def test_a_topic_that_no_directory_has_is_not_sound(tmp_path):
+    """Its name is wrong: nothing would be read, so nothing would be proven."""
+    from typer.testing import CliRunner
+
+    from echoless.pipeline.commands import app
+
+    write_logs(tmp_path, {("orders", 0): []})
+    result = CliRunner().invoke(app, ["audit", str(tmp_path), "--topic", "ordrs"])
+    assert result.exit_code == 2
+    assert "ordrs" in result.output
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -145,12 +145,12 @@ def test_the_producers_of_a_damaged_batch_are_not_believed(tmp_path: Path):
 def test_a_header_counts_no_more_records_than_offsets(tmp_path: Path):
     """Compaction makes fewer, down to none; nothing makes more."""
     segment, batches = write(tmp_path)
-    for count in (0, 9):
+    for count in (0, 9, -1):
         whole = encode(LOG[2], 4)
-        changed = _sealed(whole[:57] + count.to_bytes(4, "big") + whole[61:])
+        changed = _sealed(whole[:57] + count.to_bytes(4, "big", signed=True) + whole[61:])
         segment.write_bytes(b"".join([*batches[:2], changed, *batches[3:]]))
         found = [(one.kind, one.records) for one in judge(tmp_path)]
-        assert found == ([(FindingKind.RECORD_COUNT, 9)] if count else [])
+        assert found == ([(FindingKind.RECORD_COUNT, max(count, 0))] if count else [])
 
 
 def _sealed(batch: bytes) -> bytes:
@@ -173,3 +173,36 @@ def test_a_file_may_begin_with_a_hole_that_compaction_left(tmp_path: Path):
     assert found.base_offset == int(second.stem)
     (found,) = judge_logs(batches, is_compacted=False)
     assert (found.kind, found.severity) == (FindingKind.OFFSET_GAP, Severity.PROBLEM)
+
+
+def test_a_log_begins_where_its_first_file_says(tmp_path: Path):
+    """Its first batch is missed like any other: deletion takes whole files, and moves the start within one."""
+    segment, batches = write(tmp_path)
+    segment.write_bytes(b"".join(batches[1:]))
+    for is_compacted, severity in ((False, Severity.PROBLEM), (True, Severity.NOTE)):
+        (found,) = judge_logs(read_batches(tmp_path), is_compacted=is_compacted)
+        assert (found.kind, found.severity) == (FindingKind.OFFSET_GAP, severity)
+        assert (found.base_offset, found.last_offset) == (0, 1)
+    renamed = segment.rename(segment.with_name(f"{2:020}.log"))
+    assert judge(tmp_path) == []
+    renamed.write_bytes(flip(batches[1], 0) + b"".join(batches[2:]))
+    assert judge(tmp_path) != []
+
+
+@pytest.mark.parametrize("at", range(8))
+def test_every_bit_that_lowers_the_first_offset_is_a_problem(tmp_path: Path, at: int):
+    """No batch before it tells: the name of the file does."""
+    segment, batches = write(tmp_path)
+    first = batches[0][:at] + bytes([batches[0][at] ^ 0x80]) + batches[0][at + 1 :]
+    segment.write_bytes(first + b"".join(batches[1:]))
+    assert Severity.PROBLEM in {f.severity for f in judge(tmp_path)}
+
+
+def test_damage_at_the_beginning_hides_nothing_before_its_file(tmp_path: Path):
+    """A log whose first files were deleted: what they had is not hidden."""
+    segment, batches = write(tmp_path)
+    segment.rename(segment.with_name(f"{4:020}.log")).write_bytes(
+        flip(batches[2], 70) + b"".join(batches[3:])
+    )
+    (found,) = judge(tmp_path)
+    assert (found.kind, found.base_offset, found.last_offset) == (FindingKind.CRC, 4, 5)
