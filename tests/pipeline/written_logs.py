@@ -77,8 +77,9 @@ def write_logs(
     *,
     config: LogConfig = CONFIG,
     high_watermarks: Mapping[TopicPartition, int] | None = None,
+    log_starts: Mapping[TopicPartition, int] | None = None,
 ) -> Path:
-    """A cleanly closed data directory that holds these logs; everything committed by itself."""
+    """A cleanly closed data directory that holds these logs, from their starts on; everything committed by itself."""
     directory = LogDirectory.open(
         str(data_dir), broker_id=1, fs=OsFileSystem(), now_ms=NOW_MS, config_for=lambda _: config
     )
@@ -88,5 +89,7 @@ def write_logs(
         for sent in batches:
             log.append_replicated(encode(sent, log.log_end_offset + sent.missing), NOW_MS)
         ends[topic, partition] = log.log_end_offset
+        if log_starts and (topic, partition) in log_starts:
+            log.advance_log_start(log_starts[topic, partition])
     directory.close({**ends, **(high_watermarks or {})})
     return data_dir

@@ -71,6 +71,10 @@ def test_everything_that_was_damaged_is_found_and_nothing_else(spark, tmp_path):
     assert {f.topic for f in found} == {*damages, "flipped", "sound"}
 
 
+def segments_of(data_dir: Path, topic: str) -> list[Path]:
+    return sorted((data_dir / f"{topic}-0").glob("*.log"))
+
+
 def test_replicas_agree_below_the_high_watermark(spark, tmp_path):
     """A difference is a problem below the high watermark, a note above; lagging is neither."""
     log = sound_log("replicas")
@@ -91,12 +95,10 @@ def test_replicas_agree_below_the_high_watermark(spark, tmp_path):
             ("uncommitted", 0): other,
             ("missing", 0): log,
         },
+        log_starts={("begins-later", 0): int(segments_of(first, "begins-later")[1].stem)},
     )
-    segments = {
-        name: sorted((second / f"{name}-0").glob("*.log")) for name in ("begins-later", "missing")
-    }
-    segments["begins-later"][0].unlink()
-    gone = segments["missing"][2]
+    segments_of(second, "begins-later")[0].unlink()  # as a start of the broker would
+    gone = segments_of(second, "missing")[2]
     gone.unlink()
 
     found = findings_of(spark, [first, second], tmp_path / "tables")
