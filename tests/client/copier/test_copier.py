@@ -351,7 +351,6 @@ async def test_a_stop_ends_although_no_broker_was_found():
 
 async def test_everything_is_closed_although_the_group_refuses_to_be_left(tmp_path, monkeypatch):
     """As with a broker that has changed its passwords meanwhile: the connections and the lanes' tasks end."""
-
     leave = GroupMember.leave
 
     async def refuse(member: GroupMember) -> None:
