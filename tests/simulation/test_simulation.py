@@ -12,8 +12,10 @@ from collections.abc import Callable
 
 import pytest
 
+from echoless.broker.config.loading import LogFlush
 from tests.simulation.history import Kind, play
 from tests.simulation.many import line, play_many
+from tests.simulation.transactions.faults import own_kinds
 from tests.support.fresh_seed import fresh_seed
 
 FIXED_SEED = 20_261_121
@@ -115,3 +117,11 @@ def _stalling(clock: Callable[[], float]) -> Callable[[], float]:
 def test_another_seed_is_another_history() -> None:
     """The digest distinguishes histories."""
     assert play(3).digest != play(4).digest
+
+
+def test_what_loses_records_by_design_is_kept_apart() -> None:
+    """With log_flush=os a broker without power costs acknowledged records if the others' sessions end first (seed 6029370)."""
+    ending = {"break connections", "kill coordinator", "pause coordinator"}
+    assert not ending & set(own_kinds(["power"], LogFlush.OS))
+    assert ending <= set(own_kinds(["power"], LogFlush.COMMIT))
+    assert ending <= set(own_kinds(["kill"], LogFlush.OS))

@@ -71,7 +71,7 @@ def _lose(cluster: Cluster, message_type: str, weather: Weather) -> Undo:
 
 
 def break_connections(cluster: Cluster, rng: Random) -> Undo:
-    """Connections of clients break after they have sent something: answers are lost, requests come late."""
+    """Connections break after something was sent over them: answers are lost, requests come late."""
     return change_weather(cluster, _BREAKING)
 
 
@@ -156,12 +156,13 @@ TRANSACTION_FAULTS: Final[dict[str, tuple[int, Fault]]] = {
     "sleep client": (3, sleep_client),
 }
 """How often each strikes, compared with the others."""
-_STOPPING: Final = ("kill coordinator", "pause coordinator")
+_ENDING_SESSIONS: Final = ("break connections", "kill coordinator", "pause coordinator")
+"""Faults by which brokers may lose their sessions with ZooKeeper."""
 
 
 def own_kinds(kinds: Collection[str], log_flush: LogFlush) -> list[str]:
     """Those that are not in every history, and may occur beside these: see `FAULTS_WITH_LOST_POWER`."""
     own = [name for name in TRANSACTION_FAULTS if name not in FAULTS]
     if log_flush is LogFlush.OS and "power" in kinds:
-        return [name for name in own if name not in _STOPPING]
+        return [name for name in own if name not in _ENDING_SESSIONS]
     return own
