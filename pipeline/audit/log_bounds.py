@@ -13,7 +13,7 @@ from echoless.pipeline.audit.findings import Finding, FindingKind, Severity
 
 
 class LogBounds(NamedTuple):
-    """What is known of a log's beginning and end besides its batches."""
+    """Facts about a log's beginning and end besides its batches."""
 
     first_file: int | None = None
     """Offset in the name of the first file; None if the log is missing."""

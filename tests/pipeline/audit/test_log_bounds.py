@@ -1,4 +1,4 @@
-"""What a log lacks at its ends: cut off at the end of a batch, so that nothing in it tells."""
+"""Records that a log lacks at its ends: cut off at the end of a batch, so that nothing in it tells."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def segments(tmp_path: Path) -> list[Path]:
 
 
 def judge(data_dir: Path) -> list[Finding]:
-    """What batches and bounds together tell, of the log that was changed only."""
+    """Findings from batches and bounds together, about the log that was changed only."""
     batches = read_batches(data_dir)
     ends: dict[tuple[str, int], int] = {}
     for batch in batches:
