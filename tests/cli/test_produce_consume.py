@@ -177,14 +177,14 @@ def test_a_group_continues_where_it_was(echoless: Command) -> None:
 
 def test_what_nobody_read_is_not_committed(echoless: Command) -> None:
     """A reader of the pipe that goes away: the next member of the group prints what was not printed."""
-    echoless("topics", "create", "piped", "--partitions", 1)
-    run("produce", "piped", given=b"1\n2\n")
+    echoless("topics", "create", "unread", "--partitions", 1)
+    run("produce", "unread", given=b"1\n2\n")
     reading, writing = os.pipe()
     os.close(reading)
-    with running("consume", "piped", "--group", "g", stdout=writing) as process:
+    with running("consume", "unread", "--group", "g", stdout=writing) as process:
         os.close(writing)
         assert process.wait(PATIENCE_S) == 1
-    assert echoless("consume", "piped", "--group", "g").out == "1\n2\n"
+    assert echoless("consume", "unread", "--group", "g").out == "1\n2\n"
 
 
 def test_a_line_without_a_key_ends_it() -> None:
