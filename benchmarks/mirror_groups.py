@@ -1,10 +1,9 @@
 """Requests and processor time of one round of `--sync-groups` and one batch, by number of topics and groups.
 
-    python -m benchmarks.mirror_groups 10 1000 5000
+    python -m benchmarks.mirror_groups [--topics 1000] [--groups 100 500]
 
-Source and target are brokers in processes of their own. Each topic has one partition, and there is a group for every ten topics that has
-committed in them. One topic has traffic, and one group follows it. Figures of `docs/mirror.md`: requests from the brokers' metrics, processor time
-from /proc.
+Source and target are brokers in processes of their own. Each topic has one partition, and each group has committed in ten topics. One
+topic has traffic, and one group follows it. Figures of `docs/mirror.md`: requests from the brokers' metrics, processor time from /proc.
 """
 
 from __future__ import annotations

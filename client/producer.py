@@ -158,6 +158,7 @@ class Producer:
         With a transactional id it begins a session: earlier ones are fenced, and what they have open is aborted.
         Raises `TransactionError` if that fails.
         """
+        self._check_thread()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="echoless-producer", daemon=True

@@ -7,8 +7,8 @@ The offset of the commit is that of the next record to read; its metadata is thi
 
 `next` has the sequence of the next record for each output partition, and `id` and `epoch` those of the producer. Both
 are exact at that offset: every earlier record is acknowledged. `born` is the time at which the id came into use,
-`at` that of the commit (the first of the orderly ends in a row), in milliseconds. `clean` is 1 if no record from the offset on was sent: the copier
-has ended there.
+`at` that of the commit (the first of the orderly ends in a row), in milliseconds. `clean` is 1 if no record from the
+offset on was sent: the copier has ended there.
 
 Pure. `docs/formats/copier-position.md` is the page.
 """

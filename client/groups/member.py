@@ -124,7 +124,8 @@ class GroupMember:
     async def leave(self) -> None:
         """Leaves at once, so that the others need not wait for the session's end; a static member stays.
 
-        Takes `request_timeout_s` at most, also if no broker says where the coordinator is. The next `join` is that of a new member: what this one has sent and is still under way comes too late.
+        Takes `request_timeout_s` at most, also if no broker says where the coordinator is. The next `join` is that of a new
+        member: what this one has sent and is still under way comes too late.
         """
         await self._stop_beating()
         member_id, self._member_id = self._member_id, ""

@@ -67,9 +67,16 @@ async def begun(producer: AsyncProducer, value: bytes) -> None:
     producer.submit(TOPIC, 1, [(-1, 0, None, value, ())], 22, asyncio.Future())
 
 
+async def commit_next(producer: AsyncProducer, good: list[bytes]) -> None:
+    """Commits a new value, and adds it to those that have to be read."""
+    good.append(b"%d" % len(good))
+    async with producer.transaction():
+        await producer.send(TOPIC, good[-1], partition=0)
+
+
 async def test_aborts_that_are_cut_short(running: Running) -> None:
     """Only another abort may follow, and finishes it: nothing is sent under the numbers that it gives up."""
-    cut, good = Cut(), []
+    cut, good = Cut(), list[bytes]()
     async with AsyncProducer(running.kafka_address, QUICK, transactional_id="t") as producer:
         while not cut.is_over:
             await begun(producer, b"aborted")
@@ -82,15 +89,13 @@ async def test_aborts_that_are_cut_short(running: Running) -> None:
                     await producer.send(TOPIC, b"late", partition=0)
                 async with asyncio.timeout(WITHIN_S):
                     await producer.abort_transaction()
-            good.append(b"%d" % len(good))
-            async with producer.transaction():
-                await producer.send(TOPIC, good[-1], partition=0)
+            await commit_next(producer, good)
     assert await committed(running, TOPIC) == good
 
 
 async def test_commits_that_are_cut_short(running: Running) -> None:
     """The next commit says that it is committed."""
-    cut, good = Cut(), []
+    cut, good = Cut(), list[bytes]()
     async with AsyncProducer(running.kafka_address, QUICK, transactional_id="t") as producer:
         while not cut.is_over:
             await producer.begin_transaction()
@@ -105,7 +110,7 @@ async def test_commits_that_are_cut_short(running: Running) -> None:
 
 async def test_offsets_that_are_cut_short(running: Running) -> None:
     """The transaction can be aborted, and the next one commits."""
-    cut, good = Cut(), []
+    cut, good = Cut(), list[bytes]()
     async with AsyncProducer(running.kafka_address, QUICK, transactional_id="t") as producer:
         while not cut.is_over:
             await producer.begin_transaction()
@@ -113,9 +118,7 @@ async def test_offsets_that_are_cut_short(running: Running) -> None:
             await cut(producer.send_offsets({(TOPIC, 1): len(good)}, GroupMetadata("readers")))
             async with asyncio.timeout(WITHIN_S):
                 await producer.abort_transaction()
-            good.append(b"%d" % len(good))
-            async with producer.transaction():
-                await producer.send(TOPIC, good[-1], partition=0)
+            await commit_next(producer, good)
     assert await committed(running, TOPIC) == good
 
 
