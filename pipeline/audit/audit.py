@@ -23,7 +23,7 @@ from echoless.pipeline.audit.compaction import excuse_compacted
 from echoless.pipeline.audit.extents import FAULT_RECORD_COUNT
 from echoless.pipeline.audit.findings import FINDING_DDL, Finding, FindingKind, Severity
 from echoless.pipeline.audit.log_bounds import LogBounds, findings_about_bounds
-from echoless.pipeline.audit.log_checkpoints import LogCheckpoints
+from echoless.pipeline.audit.log_checkpoints import LogCheckpoints, read_bounds
 from echoless.pipeline.audit.producer_names import PRODUCERS_MAX, Place, ProducerNames
 from echoless.pipeline.audit.replicas import compare_replicas
 from echoless.pipeline.audit.runs import PARTITION_KEY
@@ -106,12 +106,24 @@ def _of_bounds(
     partitions: DataFrame,
     bounds: Mapping[PartitionOfReplica, LogBounds],
 ) -> Iterator[Finding]:
-    """Yields what the logs that `source` names lack at their ends."""
+    """Yields what the logs that `source` names lack at their ends.
+
+    A running broker may have rolled a log and deleted its files since the bounds were read: a problem stands with those of now,
+    too.
+    """
     with_internal = source.get("includeInternal", "false").lower() == "true"
     rows = partitions.select(*PARTITION_KEY, "end_offset").collect() if bounds else []
     ends = {(row[0], row[1], row[2]): row[3] for row in rows}
-    for key, of_log in bounds.items():
-        if is_read(key[1], source.get("topic"), with_internal=with_internal):
+    suspects = [
+        key
+        for key, of_log in bounds.items()
+        if is_read(key[1], source.get("topic"), with_internal=with_internal)
+        and any(findings_about_bounds(key, of_log, ends.get(key)))
+    ]
+    now = read_bounds({key[0] for key in suspects})
+    for key in suspects:
+        if key in now:
+            of_log = now[key].promised_before(bounds[key])
             yield from findings_about_bounds(key, of_log, ends.get(key))
 
 

@@ -24,6 +24,13 @@ class LogBounds(NamedTuple):
     end: int = 0
     """Offset below which everything was stored."""
 
+    def promised_before(self, earlier: LogBounds) -> LogBounds:
+        """Returns these bounds with no later end than `earlier` promised: a broker may have appended since."""
+        return self._replace(
+            last_file=min(self.last_file or 0, earlier.last_file or 0),
+            end=min(self.end, earlier.end),
+        )
+
 
 def findings_about_bounds(
     key: tuple[str, str, int], bounds: LogBounds, end_offset: int | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -68,7 +68,6 @@ def read_checkpoints(paths: Sequence[str]) -> LogCheckpoints:
     high_watermarks: dict[PartitionOfReplica, int] = {}
     cleaned: dict[PartitionOfReplica, int] = {}
     compaction: dict[PartitionOfReplica, bool] = {}
-    bounds: dict[PartitionOfReplica, LogBounds] = {}
     for path in paths:
         directory = Path(path)
         is_whole = (directory / META_PROPERTIES).exists()
@@ -83,14 +82,18 @@ def read_checkpoints(paths: Sequence[str]) -> LogCheckpoints:
                 compaction[path, *key] = key in cleaner or part.topic in INTERNAL_TOPICS
         for key, offset in read_offsets(directory, HIGH_WATERMARK_CHECKPOINT).items():
             high_watermarks[path, *key] = offset
-        bounds |= {(path, *key): bound for key, bound in _bounds_in(directory)}
     return LogCheckpoints(
         recovery_points=recovery_points,
         high_watermarks=high_watermarks,
         cleaned=cleaned,
         compaction=compaction,
-        bounds=bounds,
+        bounds=read_bounds(paths),
     )
+
+
+def read_bounds(paths: Iterable[str]) -> dict[PartitionOfReplica, LogBounds]:
+    """Reads the bounds of the logs in data directories."""
+    return {(path, *key): bounds for path in paths for key, bounds in _bounds_in(Path(path))}
 
 
 def _bounds_in(directory: Path) -> Iterator[tuple[TopicPartition, LogBounds]]:

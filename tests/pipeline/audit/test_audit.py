@@ -113,6 +113,32 @@ def test_replicas_agree_below_the_high_watermark(spark, tmp_path):
     assert offset < end
 
 
+def test_what_a_running_broker_deleted_is_not_missed(spark, tmp_path):
+    """Logs roll in Apache Kafka between the reading of bounds and batches, and one loses a record."""
+    import json
+
+    from echoless.pipeline.audit.audit import audit, shown
+    from echoless.pipeline.audit.log_checkpoints import read_checkpoints
+    from echoless.pipeline.batches.data_directory import RECOVERY_POINT_CHECKPOINT
+
+    log = sound_log("rolled")
+    end = sum(sent.count for sent in log)
+    data_dir = write_logs(tmp_path / "data", {("rolled", 0): log, ("cut", 0): log})
+    stored = f"0\n2\nrolled 0 {end}\ncut 0 {end}\n"
+    (data_dir / RECOVERY_POINT_CHECKPOINT).write_text(stored)
+    paths = [str(data_dir)]
+    checkpoints = read_checkpoints(paths)
+    for topic, rolled_at in (("rolled", end), ("cut", end - 1)):
+        for segment in segments_of(data_dir, topic):
+            segment.unlink()
+        (data_dir / f"{topic}-0" / f"{rolled_at:020d}.log").touch()
+
+    source = {"paths": json.dumps(paths), "splitBytes": "2000"}
+    tables = audit(spark, source, tmp_path / "tables", checkpoints=checkpoints)
+    found = list(shown(tables.findings))
+    assert [(one.topic, one.base_offset, one.records) for one in found] == [("cut", end - 1, 1)]
+
+
 def test_the_command_tells_sound_from_damaged(spark, tmp_path):
     """Exit code 0 or 1, the verdict on the terminal, the tables and the report on disk."""
     from typer.testing import CliRunner
