@@ -110,7 +110,9 @@ def produce(
                     _send_and_abort(producer, sending, lines)
                 else:
                     with producer.transaction():
+                        sending.end = ", but not committed"
                         sending.send_all(lines)
+                        sending.end = ""  # until the outcome is known
                     sending.end = ", and committed"
             finally:
                 stored = counted(sending.stored, "record")

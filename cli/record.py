@@ -56,6 +56,7 @@ def record(  # noqa: PLR0917 - typer makes options of them
                 partition=partition,
             )
             with recorder:
+                recording.begin()  # an old recording stays until a broker has answered
                 typer.echo("recording" + ("; Ctrl-C ends it" if end is None else ""), err=True)
                 try:
                     while not recorder.has_ended and (end is None or time.monotonic() < end):

@@ -43,7 +43,7 @@ def replay(
     as_json: Json = False,
     broker: BrokerOptions,
 ) -> None:
-    """Play the batches of a recording to any broker, with their numbers; exit with 1 if one is decided otherwise.
+    """Play the batches of a recording to any broker, with their numbers; exit with 1 if one is decided otherwise or a transaction refused.
 
     They are sent one after the other, in the order in which they were received. Topics that are missing are created.
     """
@@ -73,7 +73,7 @@ def replay(
         raise CommandError(str(error)) from error
     shown.end()
     _report(shown, player.failures, left_out)
-    if shown.differing:
+    if shown.differing or player.failures:
         raise typer.Exit(1)
 
 

@@ -10,11 +10,13 @@ has arrived. Earlier events are left out, unless `last` requests them.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import socket
 import threading
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import TracebackType
@@ -54,12 +56,11 @@ class Recorder:
         `keep` takes each event in the place of `events`, in any thread, one at a time. `selection`: producer_id,
         topic, partition.
         """
-        self._selection = {name: value for name, value in selection.items() if value is not None}
+        given = {name: value for name, value in selection.items() if value is not None}
         self._changed = threading.Condition()
         self._events: list[Event] = []
         self._keep = self._events.append if keep is None else keep
-        self._has_past = last > 0
-        query = {**self._selection, "n": last, "follow": "true"}
+        query = {**given, "n": last, "follow": "true"}
         wanted = {"requests": requests, "records": records}
         query |= {name: "true" for name, is_wanted in wanted.items() if is_wanted}
         self._streams = [
@@ -88,8 +89,6 @@ class Recorder:
         try:
             for stream in self._streams:
                 stream.connect()
-                if not self._has_past:  # it will never report events from before now
-                    stream.seen = self._latest_number(stream)
                 stream.start()
         except BaseException:
             self._close()
@@ -103,32 +102,33 @@ class Recorder:
         traceback: TracebackType | None,
     ) -> None:
         try:
-            self.settle()
+            if exc_type is None:
+                self.settle()
+            else:  # the block's error is the one to report
+                with contextlib.suppress(AdminError):
+                    self.settle()
         finally:
             self._close()
 
     def settle(self) -> None:
-        """Waits until everything that has happened so far has arrived from the running brokers."""
+        """Waits until everything that has happened so far has arrived from the running brokers.
+
+        Raises `AdminError` if part of it is missing and nothing has arrived for ten seconds.
+        """
         for stream in self._streams:
-            has_arrived = partial(stream.has_seen, self._latest_number(stream))
+            has_arrived = partial(stream.has_passed, stream.set_fence())
             with self._changed:
-                self._changed.wait_for(has_arrived, _SETTLE_S)
+                while not has_arrived():
+                    if not self._changed.wait(_SETTLE_S):
+                        message = f"nothing arrived for {_SETTLE_S:g} s, and part is missing"
+                        raise AdminError(stream.url, message)
 
     def _close(self) -> None:
         for stream in self._streams:
             stream.close()
 
-    def _latest_number(self, stream: _Stream) -> int:
-        """The number of the latest event so far; 0 if the broker has exited."""
-        try:
-            answer = stream.port.get("/decisions", n=1, **self._selection)
-        except AdminError:
-            return 0
-        events = answer["decisions"] + answer["faults"] + answer.get("transactions", [])
-        return max((event["number"] for event in events), default=0)
-
     def _take(self, event: Event | None) -> None:
-        """Keeps an event; None says that a stream has ended."""
+        """Keeps an event; None says that a stream has ended, or passed a fence."""
         with self._changed:
             if event is not None:
                 self._keep(event)
@@ -141,21 +141,27 @@ class _Stream:
     def __init__(
         self, port: Admin, query: dict[str, Any], take: Callable[[Event | None], None]
     ) -> None:
-        self.port = port
-        self.seen = 0
         self.is_alive = False
-        self._path = f"/decisions?{urlencode(query)}"
+        self._port = port
+        self._passed = 0
+        self._name = uuid.uuid4().hex
+        self._path = f"/decisions?{urlencode({**query, 'name': self._name})}"
         self._take = take
         self._connection = port.connection(_CONNECT_S)
         self._socket: socket.socket | None = None
         self._answer: http.client.HTTPResponse | None = None
         self._thread: threading.Thread | None = None
 
+    @property
+    def url(self) -> str:
+        """The URL that is read, for messages."""
+        return self._port.url(self._path)
+
     def connect(self) -> None:
         """Returns when the broker has begun to answer: later events will arrive."""
-        url = self.port.url(self._path)
+        url = self.url
         try:
-            self._connection.request("GET", self._path, headers=self.port.headers)
+            self._connection.request("GET", self._path, headers=self._port.headers)
             self._socket = self._connection.sock
             answer = self._connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
@@ -172,9 +178,17 @@ class _Stream:
         self._thread = threading.Thread(target=self._read, args=[self._answer], daemon=True)
         self._thread.start()
 
-    def has_seen(self, number: int) -> bool:
-        """Whether the event with that number has arrived, or none will any more."""
-        return self.seen >= number or not self.is_alive
+    def set_fence(self) -> int:
+        """Has the broker send a fence behind all that has happened; 0 if it has exited, or knows none."""
+        try:
+            answer: dict[str, int] = self._port.post(f"/decisions/fences/{self._name}", None)
+        except AdminError:
+            return 0
+        return answer["fence"]
+
+    def has_passed(self, fence: int) -> bool:
+        """Whether everything before the fence has arrived, or nothing will any more."""
+        return self._passed >= fence or not self.is_alive
 
     def close(self) -> None:
         if self._thread is not None:
@@ -194,8 +208,10 @@ class _Stream:
         try:
             while line := answer.readline():
                 event: Event = json.loads(line)
-                self.seen = event.get("number", self.seen)
-                self._take(event)
+                is_fence = event["event"] == "fence"
+                if is_fence:
+                    self._passed = event["fence"]
+                self._take(None if is_fence else event)
         except (OSError, ValueError, http.client.HTTPException):
             pass  # it was killed, perhaps in the middle of a line
         finally:

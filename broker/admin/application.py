@@ -126,6 +126,7 @@ def application(broker: BrokerView) -> web.Application:
                 for name, one in Readings(broker).all.items()
             ),
             web.get("/decisions", decisions.decisions),
+            web.post("/decisions/fences/{name}", decisions.fence),
             *TracePages(broker).routes(),
             *faults.routes(),
             *TransactionPages(broker).routes(),

@@ -61,6 +61,8 @@ CONSOLES_MAX: Final = 8
 """Consoles that may follow besides, so that open tabs never keep a command or a test from following; their addresses
 give way in the same way."""
 _COUNT_DEFAULT: Final = 100
+_NAME_MAX: Final = 100
+"""Characters of a stream's name."""
 _encoder: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 _LINES_AT_ONCE: Final = 100
 _RECORD_BYTES_AT_ONCE: Final = 2048
@@ -93,7 +95,9 @@ class DecisionPages:
         if is_followed and request.method != hdrs.METH_HEAD:  # an answer to HEAD must end
             is_console = read_choice(request.query, "reader", READERS) == CONSOLE
             read_choice(request.query, "brokers", BROKERS)  # refused before the answer begins
-            stream = DecisionStream(selection, is_console=is_console)
+            name = request.query.get("name")
+            self._check_free(name)
+            stream = DecisionStream(selection, is_console=is_console, name=name)
             return await self._follow(request, count, stream)
         decisions = self._broker.decisions
         return await answer_rows(
@@ -106,6 +110,21 @@ class DecisionPages:
                 ),
             },
         )
+
+    async def fence(self, request: web.Request) -> web.Response:
+        """Answers POST /decisions/fences/NAME: the stream of that name gets a line behind all that has happened."""
+        name = request.match_info["name"]
+        for stream in self._streams:
+            if stream.name == name:
+                return web.json_response({"fence": stream.set_fence()})
+        raise RefusalError(HTTPStatus.NOT_FOUND, f"{name}: no reader follows under this name")
+
+    def _check_free(self, name: str | None) -> None:
+        """Raises `RefusalError` if a reader follows under this name, or it cannot be one."""
+        if name is not None and not 0 < len(name) <= _NAME_MAX:
+            raise RefusalError(HTTPStatus.BAD_REQUEST, f"name: takes 1 to {_NAME_MAX} characters")
+        if name is not None and any(stream.name == name for stream in self._streams):
+            raise RefusalError(HTTPStatus.CONFLICT, f"{name}: a reader follows under this name")
 
     async def close(self, _: web.Application) -> None:
         """Ends all streams, so that stopping the port need not wait for their readers."""
@@ -184,6 +203,8 @@ class DecisionPages:
                 await self._send_events(response, waiting.events, may_read)
                 if waiting.lost:
                     await _write(response, [self._told({"event": "lost", "count": waiting.lost})])
+                if waiting.fence:
+                    await _write(response, [self._told({"event": "fence", "fence": waiting.fence})])
                 await asyncio.sleep(_CONSOLE_GATHER_S if stream.is_console else _GATHER_S)
             if others is not None:  # nothing may be written behind the end
                 others.cancel()

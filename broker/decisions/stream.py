@@ -55,14 +55,16 @@ class Waiting(NamedTuple):
     events: Sequence[Event]
     lost: int
     """Number of events after these that found no room."""
+    fence: int = 0
+    """Number of the latest fence, which is behind all of them; 0 if there is no new one."""
 
 
 class DecisionStream:
     """The queue of one reader."""
 
     __slots__ = (
-        *("_capacity", "_events", "_has_news", "_is_closed", "_lost", "_record_bytes"),
-        *("is_console", "selection"),
+        *("_capacity", "_events", "_fence", "_has_news", "_is_closed", "_lost", "_record_bytes"),
+        *("_sent_fence", "is_console", "name", "selection"),
     )
 
     def __init__(
@@ -71,14 +73,17 @@ class DecisionStream:
         capacity: int = CAPACITY_DEFAULT,
         *,
         is_console: bool = False,
+        name: str | None = None,
     ) -> None:
-        """`is_console`: its reader is a browser's page, for which there are places of its own."""
+        """`is_console`: its reader is a browser's page, for which there are places of its own. `name`: what it sets fences by."""
         self.selection = selection
         self.is_console = is_console
+        self.name = name
         self._capacity = capacity
         self._events: list[Event] = []
         self._lost = 0
         self._record_bytes = 0
+        self._fence = self._sent_fence = 0
         self._has_news = asyncio.Event()
         self._is_closed = False
 
@@ -95,13 +100,21 @@ class DecisionStream:
             self._lost += 1
         self._has_news.set()
 
+    def set_fence(self) -> int:
+        """Has the reader notified once it has got everything up to here. Returns the fence's number, from 1 on."""
+        self._fence += 1
+        self._has_news.set()
+        return self._fence
+
     async def take(self) -> Waiting | None:
         """Everything queued, as soon as there is something; None when the stream is closed."""
         await self._has_news.wait()
-        if not self._events and not self._lost:
+        fence = self._fence if self._fence > self._sent_fence else 0
+        if not self._events and not self._lost and not fence:
             return None
-        waiting = Waiting(self._events, self._lost)
+        waiting = Waiting(self._events, self._lost, fence)
         self._events, self._lost, self._record_bytes = [], 0, 0
+        self._sent_fence = self._fence
         if not self._is_closed:
             self._has_news.clear()
         return waiting

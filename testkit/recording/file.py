@@ -7,6 +7,8 @@ correlation id; a broker that restarts begins to count anew, which the lines sho
 from __future__ import annotations
 
 import json
+import os
+import stat
 import threading
 import time
 from collections import Counter
@@ -29,27 +31,28 @@ class RecordingFile:
     """A recording that is being written. Thread-safe."""
 
     def __init__(self, path: Path, *, with_records: bool) -> None:
-        """Begins a new file, in the place of an old one. Raises `OSError`."""
+        """Opens the file; what it holds is kept until `begin`, or the first event. Raises `OSError`."""
         self.counts: Counter[str] = Counter()
         """The number of events of each kind."""
         self.failure: OSError | None = None
         """Why an event could not be written."""
         self._lock = threading.Lock()
-        self._file: TextIO = path.open("w", encoding="utf-8")
-        head = {
-            "event": "recording",
-            "format": FORMAT,
-            "echoless": software_fields()["client_software_version"],
-            "time_ms": time.time_ns() // 1_000_000,
-            "records": with_records,
-        }
-        self._write(head)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
+        self._file: TextIO = os.fdopen(descriptor, "w", encoding="utf-8")
+        self._with_records = with_records
+        self._has_begun = False
+
+    def begin(self) -> None:
+        """Replaces what the file holds by the first line, once. Raises `OSError`."""
+        with self._lock:
+            self._begin()
 
     def add(self, event: Event) -> None:
         """Writes one event, at once: a recording may be cut off at any time. Raises `OSError`."""
         with self._lock:
             self.counts[event["event"]] += event.get("count", 1)
             try:
+                self._begin()
                 self._write(event)
             except OSError as error:
                 self.failure = error
@@ -65,6 +68,21 @@ class RecordingFile:
         traceback: TracebackType | None,
     ) -> None:
         self._file.close()
+
+    def _begin(self) -> None:
+        if self._has_begun:
+            return
+        self._has_begun = True
+        if stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
+            self._file.truncate(0)
+        head = {
+            "event": "recording",
+            "format": FORMAT,
+            "echoless": software_fields()["client_software_version"],
+            "time_ms": time.time_ns() // 1_000_000,
+            "records": self._with_records,
+        }
+        self._write(head)
 
     def _write(self, event: Event) -> None:
         self._file.write(json.dumps(event, separators=(",", ":")) + "\n")

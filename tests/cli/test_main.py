@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +41,21 @@ def test_the_bare_command_says_how_to_begin(echoless: Command) -> None:
     assert (ran.code, len(lines)) == (0, 5)
     known = {*re.findall(r"^. (\w[\w-]+) ", echoless("--help").out, re.MULTILINE), "--help"}
     assert {re.search(r"echoless (\S+)", line)[1] for line in lines} <= known  # type: ignore[index]
+
+
+@pytest.mark.slow
+def test_a_full_device_is_one_line() -> None:
+    """As a script gets it that writes to a full disk: no traceback, and the exit code says it."""
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "echoless", "--help"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert ran.returncode == 1
+    assert ran.stderr == "echoless: the output cannot be written: No space left on device\n"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -97,7 +97,8 @@ def test_lines_in_one_transaction(echoless: Command) -> None:
         while b"typed" not in committed("whole", "read_uncommitted"):
             assert time.monotonic() < deadline
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=PATIENCE_S)
+        _, said = process.communicate(timeout=PATIENCE_S)
+    assert said.startswith(b"1 record stored in whole, but not committed\n")
     run(*produce, given=b"c\n")
     deadline = time.monotonic() + PATIENCE_S
     while committed("whole") != [b"a", b"b", b"c"]:
@@ -287,6 +288,15 @@ def test_a_record_cannot_command_a_terminal() -> None:
     line = os.read(ours, 1000).decode()
     os.close(ours)
     assert line == "\\x1b]0;k\\x07:\\x1b[2Jtab\there é\r\n"
+
+
+def test_closed_standard_input_is_an_empty_one() -> None:
+    """Its number does not go to a connection, from which lines would be read."""
+    shell = ["bash", "-c", 'exec "$@" <&-', "bash", *command("produce", "closed")]
+    ran = subprocess.run(
+        shell, capture_output=True, timeout=PATIENCE_S, cwd=REPOSITORY, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (0, b"0 records stored in closed\n")
 
 
 def test_a_broken_pipe_is_no_error() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from echoless.client.connection import BrokerConnection
-from echoless.testkit.admin import Admin
+from echoless.testkit.admin import Admin, AdminError
 from echoless.testkit.echoless import Echoless
 
 _VALUES = [b"one", b"two", b"three"]
@@ -59,6 +59,25 @@ def test_a_rule_of_the_start_is_judged(tmp_path: Path) -> None:
         pytest.raises(AssertionError, match="never struck"),
     ):
         echoless.assert_faults_struck()
+
+
+@pytest.mark.slow
+def test_rules_of_a_broker_that_answers_otherwise_are_not_taken_for_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A verdict needs an answer while the broker runs; one that was killed has none."""
+    with Echoless() as echoless:
+        echoless.faults.add("drop_response", match={"api": "produce"})
+        with monkeypatch.context() as patch:
+            patch.setattr("echoless.testkit.faults.Admin.get", _refuse)
+            with pytest.raises(AdminError, match="refused"):
+                echoless.assert_faults_struck()
+            echoless.broker.kill()
+            echoless.assert_faults_struck()
+
+
+def _refuse(admin: Admin, path: str, **_: object) -> None:
+    raise AdminError(admin.url(path), "refused", 503)
 
 
 @pytest.mark.slow

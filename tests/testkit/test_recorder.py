@@ -54,6 +54,30 @@ def test_selection_and_the_past(echoless: Echoless) -> None:
     assert {event["topic"] for event in recorder.events} == {ours}
 
 
+def test_requests_without_a_decision_arrive_by_the_end_of_the_block(echoless: Echoless) -> None:
+    """Batches of no producer id are not decided about: only their requests are recorded."""
+    topic = echoless.topic()
+    with closing(ScriptedProducer.open(echoless.bootstrap_servers)) as producer:
+        for _ in range(20):
+            with Recorder([echoless.broker.admin], requests=True) as recorder:
+                for _ in range(5):
+                    producer.send(ScriptedBatch(topic, 0, -1, -1, -1, (b"value",)))
+                    producer.receive(timeout_s=10)
+            assert [event["api"] for event in recorder.events] == ["produce"] * 5
+
+
+def test_a_broker_that_stands_still_is_reported(
+    echoless: Echoless, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recording never lacks in silence what has happened but does not arrive."""
+    monkeypatch.setattr("echoless.testkit.recorder._SETTLE_S", 0.01)
+    with Recorder([echoless.broker.admin]) as recorder:
+        monkeypatch.setattr("echoless.testkit.recorder._Stream.set_fence", lambda _: 1)
+        with pytest.raises(AdminError, match="nothing arrived"):
+            recorder.settle()
+        monkeypatch.undo()
+
+
 def test_killed_broker_ends_its_recording() -> None:
     """Its earlier events stay, and no one waits for the dead."""
     with Echoless() as echoless:

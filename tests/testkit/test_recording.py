@@ -250,6 +250,12 @@ def test_transactions_are_played_with_their_ends(
     assert "refused" not in ran.err
     for echoless in (recorded, target):
         read_until(echoless.bootstrap_servers, ["first 0", "first 2", "second"], topic)
+    rule = {"match": {"api": "end_txn"}, "action": {"type": "error", "code": "INVALID_TXN_STATE"}}
+    with Echoless() as other:
+        other.faults.add(**rule)
+        ran = command("replay", path, "--bootstrap-server", other.bootstrap_servers)
+    assert ran.code == 1
+    assert "refused: " in ran.err
 
 
 @pytest.mark.kafka
@@ -398,6 +404,17 @@ def test_a_file_that_is_no_recording_is_refused_with_its_line(
     with pytest.raises(RecordingError, match=said) as raised:
         list(read_events(path))
     assert str(path) in str(raised.value)
+
+
+def test_an_old_recording_stays_until_a_broker_answers(tmp_path: Path, command: Command) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_text("old\n" * 100)
+    ran = command("record", path, "--admin", "127.0.0.1:1")
+    assert (ran.code, path.read_text()) == (1, "old\n" * 100), ran.err
+    with RecordingFile(path, with_records=False) as file:
+        file.begin()
+        file.add(_request(1))
+    assert len(list(read_events(path))) == 1
 
 
 def test_a_recording_that_was_cut_off_is_read_up_to_there(tmp_path: Path) -> None:

@@ -145,6 +145,41 @@ async def test_slow_follower_is_told_what_it_lost(
     assert got[2] == {"event": "lost", "broker_id": 1, "count": 3}
 
 
+async def test_a_fence_is_behind_all_that_has_happened(admin: AdminClient) -> None:
+    """Its reader gets it behind the events before it, wanted or not; nobody else does."""
+    async with (
+        _following(admin, "&n=0&name=mine&producer_id=7") as mine,
+        _following(admin, "&n=0") as other,
+    ):
+        admin.decider.append(7)
+        admin.decider.append(8)
+        answers = [await admin.get("/decisions/fences/mine", "POST") for _ in range(2)]
+        assert answers == [(200, {"fence": 1}), (200, {"fence": 2})]
+        assert (await _next(mine))["number"] == 1
+        reached = 0
+        while reached < 2:
+            fence = await _next(mine)
+            assert (fence["event"], fence["broker_id"]) == ("fence", 1)
+            reached = fence["fence"]
+        admin.decider.append(7)
+        assert (await _next(mine))["number"] == 3
+        assert [(await _next(other))["number"] for _ in range(3)] == [1, 2, 3]
+
+
+async def test_names_of_followers_are_their_own(admin: AdminClient) -> None:
+    """A second reader of that name is refused, and so is a fence without one."""
+    async with _following(admin, "&n=0&name=mine"):
+        status, document = await admin.get("/decisions?follow=true&name=mine")
+        assert (status, document) == (409, {"error": "mine: a reader follows under this name"})
+        status, document = await admin.get("/decisions/fences/other", "POST")
+        assert (status, document) == (
+            404,
+            {"error": "other: no reader follows under this name"},
+        )
+    status, document = await admin.get("/decisions?follow=true&name=")
+    assert (status, document) == (400, {"error": "name: takes 1 to 100 characters"})
+
+
 async def test_follower_that_goes_is_forgotten(admin: AdminClient) -> None:
     """Once no one follows, appends cost what they did before."""
     async with _following(admin, "&n=0"):
