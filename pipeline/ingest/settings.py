@@ -15,6 +15,11 @@ SPLIT_BYTES_DEFAULT: Final = 16 * MIB
 BATCH_BYTES_DEFAULT: Final = 128 * MIB
 FORMATS: Final = ("parquet", "csv", "json", "avro")
 _VERSION: Final = 1
+_OPTIONS_OF_LINES: Final = {
+    *("encoding", "linesep", "wholetext", "ignorecorruptfiles", "ignoremissingfiles"),
+    *("modifiedafter", "modifiedbefore", "pathglobfilter", "recursivefilelookup"),
+}
+"""Options, in small letters, of the reader that takes lines as they are."""
 
 
 class IngestError(Exception):
@@ -45,6 +50,17 @@ class IngestSettings:
     ledger: str | None = None
     """The ledger that was named; empty: in the checkpoint. None as above."""
     batch_bytes: int = BATCH_BYTES_DEFAULT
+
+    def check_reader_options(self) -> None:
+        """Raises `IngestError` for an option that would have no effect."""
+        if self.format != "json":
+            return
+        for name in self.reader_options:
+            if name.lower() not in _OPTIONS_OF_LINES:
+                raise IngestError(
+                    f"{name}: has no effect on json, of which each line is stored as it is; "
+                    "wholetext=true makes each file one value"
+                )
 
     def with_schema(self, schema: str) -> IngestSettings:
         return replace(self, schema=schema)

@@ -106,6 +106,15 @@ def test_parquet_rows_become_json(ingests: Ingests) -> None:
     assert rows[1].key is None
 
 
+def test_a_json_value_over_several_lines(ingests: Ingests) -> None:
+    """`wholetext` makes each file one value."""
+    values = [json.dumps({"id": number}, indent=1) for number in range(3)]
+    for number, value in enumerate(values):
+        (ingests.files / f"{number}.json").write_text(value)
+    ingests.run(format="json", reader_options={"wholetext": "true"})
+    assert sorted((one.value or b"").decode() for one in ingests.stored()) == values
+
+
 def test_a_checkpoint_on_s3_is_reached_as_spark_reaches_it(
     ingests: Ingests, tmp_path: Path
 ) -> None:

@@ -28,6 +28,15 @@ def _names(plan: IngestPlan) -> list[list[str]]:
     return [[one.path for one in batch.files] for batch in plan.batches]
 
 
+def test_an_option_without_effect_is_refused() -> None:
+    """A line of JSON is stored as it is, so that values over several lines would be torn in silence."""
+    lines = replace(SETTINGS, format="json", reader_options={"multiLine": "true"})
+    with pytest.raises(IngestError, match=r"multiLine: has no effect on json.*wholetext=true"):
+        lines.check_reader_options()
+    replace(lines, reader_options={"wholeText": "true"}).check_reader_options()
+    replace(lines, format="csv").check_reader_options()
+
+
 def test_files_are_cut_into_batches_the_oldest_first(tmp_path: Path) -> None:
     """A batch takes files up to its size, and at least one."""
     plan = IngestPlan(LocalFiles(tmp_path))
