@@ -48,7 +48,7 @@ class SourceTopics:
 
     def _chosen(self) -> Mapping[str, FoundTopic]:
         choice = self._options.topics
-        names = choice.wanted_names
+        names, assigned = choice.wanted_names, dict(choice.assigned)
         found = {
             name: topic
             for name, topic in sorted(read_topics(self._options, names).items())
@@ -57,6 +57,11 @@ class SourceTopics:
         for name, topic in found.items():
             if not topic.leaders:  # some brokers say so of a topic that they are about to create
                 raise _NotNowError(f"topic {name}: the broker names no partition of it")
+            for partition in assigned.get(name, ()):
+                if partition not in topic.leaders:
+                    raise PartitionGoneError(
+                        f"option assign: topic {name} has no partition {partition}, only {len(topic.leaders)}"
+                    )
         return found
 
     def find(self) -> Mapping[str, FoundTopic]:
@@ -76,17 +81,13 @@ class SourceTopics:
         )
 
     def partitions(self) -> list[TopicPartition]:
-        """Returns the partitions to read of the topics that were found. Raises `ReadError` for one that is not there."""
-        chosen = []
+        """Returns the partitions to read of the topics that were found."""
         assigned = dict(self._options.topics.assigned)
-        for name, topic in self._topics.items():
-            for partition in assigned.get(name, topic.leaders):
-                if partition not in topic.leaders:
-                    raise ReadError(
-                        f"option assign: topic {name} has no partition {partition}, only {len(topic.leaders)}"
-                    )
-                chosen.append(TopicPartition(name, partition))
-        return chosen
+        return [
+            TopicPartition(name, partition)
+            for name, topic in self._topics.items()
+            for partition in assigned.get(name, topic.leaders)
+        ]
 
     def offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """Returns the first offset at or after a timestamp, or for -2 and -1 the first one and the end; None: there is none.
@@ -150,8 +151,8 @@ class SourceTopics:
                 if is_last and time.monotonic() - began >= limit_s:
                     raise ReadError(str(error)) from error
             self._sleep(self._options.retry_s)
+            ask_another(self._options)
             if self._topics:
-                ask_another(self._options)
                 self.refresh_leaders()
         raise AssertionError("it counts without end")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from uuid import uuid4
 
@@ -29,7 +30,9 @@ _UNUSED = "127.0.0.1:1"
 
 def options_of(address: str, **given: str) -> ReaderOptions:
     options = {name.replace("__", "."): text for name, text in given.items()}
-    servers = {"kafka.bootstrap.servers": address, "subscribe": TOPIC}
+    servers = {"kafka.bootstrap.servers": address}
+    if "assign" not in given:
+        servers["subscribe"] = TOPIC
     return read_reader_options(
         {**servers, "fetchOffset.retryIntervalMs": "1", **options}, is_stream=False
     )
@@ -45,6 +48,10 @@ def knows_another(found: Topics) -> Topics:
 
 def knows_no_partition(found: Topics) -> Topics:
     return {name: topic._replace(leaders={}) for name, topic in found.items()}
+
+
+def knows_the_first_partition(found: Topics) -> Topics:
+    return {name: topic._replace(leaders={0: topic.leaders[0]}) for name, topic in found.items()}
 
 
 def lagging(change: Callable[[Topics], Topics], times: int) -> Callable[..., Topics]:
@@ -98,6 +105,21 @@ def test_a_topic_without_partitions_is_asked_for_again(
     assert topics.partitions() == [TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)]
     monkeypatch.setattr(source_topics, "read_topics", lagging(knows_no_partition, 10**9))
     with pytest.raises(ReadError, match=f"topic {TOPIC}: the broker names no partition of it"):
+        topics.find()
+
+
+def test_a_partition_that_is_assigned_is_asked_for_again(
+    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One broker may not know yet that the topic has got it."""
+    broker.create(TOPIC, 2)
+    options = options_of(broker.address, assign=json.dumps({TOPIC: [1]}))
+    topics = SourceTopics(options, sleep=lambda _: None)
+    monkeypatch.setattr(source_topics, "read_topics", lagging(knows_the_first_partition, 2))
+    topics.find()
+    assert topics.partitions() == [TopicPartition(TOPIC, 1)]
+    monkeypatch.setattr(source_topics, "read_topics", lagging(knows_the_first_partition, 10**9))
+    with pytest.raises(ReadError, match=f"option assign: topic {TOPIC} has no partition 1, only 1"):
         topics.find()
 
 
