@@ -45,7 +45,7 @@ class Pair(NamedTuple):
 
     def cost(self) -> Cost:
         """Reads the counters of both brokers, and of this process."""
-        counts = tuple(_requests(one) for one in self)
+        counts = tuple(requests_of(one) for one in self)
         seconds = tuple(processor_s(one.process.pid) for one in self)
         return Cost((counts[0], counts[1]), time.process_time(), (seconds[0], seconds[1]))
 
@@ -61,7 +61,7 @@ def main() -> None:
             names = [f"t.{number:05}" for number in range(options.topics)]
             for one in pair:
                 one.start()
-                _create(one.kafka_address, names)
+                create_topics(one.kafka_address, names)
             for count in options.groups:
                 measure(pair, names, count)
         finally:
@@ -105,7 +105,8 @@ def _show(name: str, before: Cost, after: Cost) -> None:
         print(f"    {side}: {counts.total()} requests, {(t - s) * 1000:.0f} ms: {text}")
 
 
-def _create(address: str, names: list[str]) -> None:
+def create_topics(address: str, names: list[str]) -> None:
+    """Creates topics of one partition, some hundred with each request."""
     admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
     for first in range(0, len(names), 200):
         wanted = [NewTopic(name, 1, 1) for name in names[first : first + 200]]
@@ -119,7 +120,8 @@ def _produce(address: str, topic: str) -> None:
     assert producer.flush(60) == 0
 
 
-def _requests(broker: Echoless) -> Counter[str]:
+def requests_of(broker: Echoless) -> Counter[str]:
+    """Reads the number of requests of each API since the start."""
     with urllib.request.urlopen(f"http://{broker.admin_address}/metrics", timeout=60) as answer:
         return Counter({api: int(float(n)) for api, n in _COUNT.findall(answer.read().decode())})
 

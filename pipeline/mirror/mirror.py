@@ -17,6 +17,7 @@ from echoless.pipeline.mirror.offsets import Offsets, advanced, read_batch_offse
 from echoless.pipeline.security import spark_options
 
 BATCH_RECORDS_DEFAULT: Final = 500_000
+_FETCH_WAIT_MS: Final = 5
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -62,6 +63,8 @@ def read_source(session: SparkSession, plan: MirrorPlan) -> DataFrame:
         "maxOffsetsPerTrigger": str(plan.batch_records),
         # Records of aborted transactions are left out.
         "kafka.isolation.level": "read_committed",
+        # All records of a batch are there. A task's next request waits behind a fetch beyond its last one: half a second.
+        "kafka.fetch.max.wait.ms": str(_FETCH_WAIT_MS),
         **topics,
         **plan.source_options,
         **(spark_options(plan.source_security) if plan.source_security != NO_SECURITY else {}),
