@@ -145,7 +145,7 @@ class _Stream:
         self._port = port
         self._passed = 0
         self._name = uuid.uuid4().hex
-        self._path = f"/decisions?{urlencode({**query, 'name': self._name})}"
+        self._path = f"/decisions?{urlencode(query)}"
         self._take = take
         self._connection = port.connection(_CONNECT_S)
         self._socket: socket.socket | None = None
@@ -161,7 +161,8 @@ class _Stream:
         """Returns when the broker has begun to answer: later events will arrive."""
         url = self.url
         try:
-            self._connection.request("GET", self._path, headers=self._port.headers)
+            path = f"{self._path}&name={self._name}"
+            self._connection.request("GET", path, headers=self._port.headers)
             self._socket = self._connection.sock
             answer = self._connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
