@@ -45,8 +45,8 @@ def replay(
 ) -> None:
     """Play the batches of a recording to any broker, with their numbers; exit with 1 if one is decided otherwise.
 
-    They are sent one after the other, in the order in which they were received. Topics that are missing are created. A transaction that is refused is a
-    difference, too.
+    They are sent one after the other, in the order in which they were received. Topics that are missing are created.
+    A transaction that is refused is a difference, too.
     """
     from echoless.testkit.recording.file import RecordingError, read_events
     from echoless.testkit.recording.player import Player
