@@ -19,7 +19,6 @@ from echoless.pipeline.ingest.settings import (
     FORMATS,
     MIB,
     SPLIT_BYTES_DEFAULT,
-    IngestError,
     IngestSettings,
 )
 from echoless.pipeline.security_arguments import file_options, refuse_secrets
@@ -117,10 +116,6 @@ def ingest_command(
         name=name,
         ledger=ledger or "",
     )
-    try:
-        settings.check_reader_options()
-    except IngestError as error:
-        raise typer.BadParameter(str(error), param_hint="--reader-option") from error
     progress = resolve_location(checkpoint)
     target_options = pairs(target_option, "--target-option")
     refuse_secrets(target_options, "--target-option", "--to-config")

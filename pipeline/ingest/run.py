@@ -93,6 +93,7 @@ class Ingest:
 
     def _begin(self, first: FileBatch) -> IngestSettings:
         """Records the settings of all runs, with the columns of the first files; returns them."""
+        self.settings.check_reader_options()  # an ingest that has begun goes on: it was given them by an earlier version
         found = self.settings.schema or find_schema(self.session, self.settings, first)
         return self.plan.begin(self.settings.with_schema(found))
 

@@ -58,7 +58,7 @@ class IngestSettings:
         for name in self.reader_options:
             if name.lower() not in _OPTIONS_OF_LINES:
                 raise IngestError(
-                    f"{name}: has no effect on json, of which each line is stored as it is; "
+                    f"--reader-option {name}: has no effect on json, of which each line is stored as it is; "
                     "wholetext=true makes each file one value"
                 )
 

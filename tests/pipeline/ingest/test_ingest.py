@@ -107,10 +107,14 @@ def test_parquet_rows_become_json(ingests: Ingests) -> None:
 
 
 def test_a_json_value_over_several_lines(ingests: Ingests) -> None:
-    """`wholetext` makes each file one value."""
+    """`wholetext` makes each file one value; the reader's own option for it would have no effect, and is refused."""
+    import typer
+
     values = [json.dumps({"id": number}, indent=1) for number in range(3)]
     for number, value in enumerate(values):
         (ingests.files / f"{number}.json").write_text(value)
+    with pytest.raises(typer.Exit):
+        ingests.run(format="json", reader_options={"multiLine": "true"})
     ingests.run(format="json", reader_options={"wholetext": "true"})
     assert sorted((one.value or b"").decode() for one in ingests.stored()) == values
 
