@@ -6,15 +6,18 @@ Prints `wrote` for each way that has written (or read) its rows, and the errors 
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from echoless.pipeline.exactly_once import ExactlyOnceSink, register
 from tests.pipeline.secure_job import run
 
 ROWS = 20
+_START_TIMEOUT_S: Final = 120
 
 
 def main(address: str, directory: Path) -> None:
@@ -68,12 +71,30 @@ def main(address: str, directory: Path) -> None:
 
 def finish(writer: Any) -> None:
     """Runs a stream to its end."""
-    query = writer.start()
+    query = start(writer)
     query.awaitTermination(120)
     error = query.exception()
     query.stop()
     if error is not None:
         raise error
+
+
+def start(writer: Any) -> Any:
+    """Starts a stream, again while Spark gives the start up by its own clock.
+
+    The server gives the Python process for `foreachBatch` ten seconds to start, which no setting changes
+    (`PythonWorkerFactory.createSimpleWorker`). On two busy cores its imports alone can need longer. No code of
+    Echoless has run then, and the query does not exist yet.
+    """
+    give_up = time.monotonic() + _START_TIMEOUT_S
+    while True:
+        try:
+            return writer.start()
+        except PySparkException as error:
+            if "Python worker failed to connect back" not in str(error):
+                raise
+            if time.monotonic() > give_up:
+                raise
 
 
 if __name__ == "__main__":

@@ -63,5 +63,5 @@ def test_the_data_source_works_through_connect(broker: BrokerThread, tmp_path: P
         *("wrote: read as a job", "wrote: read as a stream"),
         "refused: ExactlyOnceSink",
     ], printed
-    assert "within foreachBatch register(frame.sparkSession)" in printed
+    assert "within foreachBatch register(frame.sparkSession)" in printed, printed
     assert stored(broker) == stored(broker, "copy") == rows_of("stream", "job", "each")
