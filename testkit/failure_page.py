@@ -12,6 +12,7 @@ from html import escape
 from typing import Any, Final
 
 from echoless.diagram import render_svg
+from echoless.testkit.lost_answers import describe_unanswered
 from echoless.testkit.missed_faults import action_in_words, conditions_in_words
 
 PAGE_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -21,6 +22,7 @@ _LISTED_MAX: Final = 1000
 _CELL_MAX: Final = 300
 _FAILURE_MAX: Final = 64 * 1024
 _LOG_MAX: Final = 64 * 1024
+_UNANSWERED_MAX: Final = 4096
 _DRAWING_MAX: Final = 1024 * 1024
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 
@@ -76,6 +78,9 @@ def _broker(story: BrokerStory, drawn: int, listed: int) -> str:
     if story.trouble:
         sections.append(f"<p><b>{_text(story.trouble)}</b></p>")
     sections += _rules(story)
+    unanswered = describe_unanswered(story.events)
+    if unanswered:
+        sections.append(f"<pre>{escape(_end_of(unanswered, _UNANSWERED_MAX))}</pre>")
     sections += _drawing(story.events[-drawn:] if drawn else (), len(story.events))
     sections += _events(story.events[-listed:], len(story.events))
     log = escape(_end_of(story.log, _LOG_MAX)) or "(It has logged nothing.)"

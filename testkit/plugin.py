@@ -217,6 +217,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def _sections(item: pytest.Item, broker: Echoless) -> list[tuple[str, str]]:
     from echoless.diagram import render_text
     from echoless.testkit.admin import AdminError
+    from echoless.testkit.lost_answers import describe_unanswered
 
     try:
         events = broker.events()
@@ -224,7 +225,8 @@ def _sections(item: pytest.Item, broker: Echoless) -> list[tuple[str, str]]:
         return [("echoless", f"{error}\n{broker.broker.log_tail()}")]
     if not events:
         return []
-    sections = [("echoless decisions", render_text(events))]
+    said = [render_text(events), describe_unanswered(events)]
+    sections = [("echoless decisions", "\n".join(filter(None, said)))]
     directory = item.config.getoption(_TRACES)
     if directory is not None:
         sections.append(("echoless trace", str(_draw(Path(directory), item, events))))

@@ -330,6 +330,8 @@ def test_failed_test_leaves_a_page(inner: pytest.Pytester, arguments: tuple[str,
     text = page.read_text()
     for said in ("test_two_producers", "fault-1", "unused", "never struck", "answer lost"):
         assert said in text
+    result.stdout.fnmatch_lines(["fault-1 lost an answer to *, and nothing of it follows."])
+    assert "nothing of it follows" in text
     assert "<svg" in text
     assert "POST /faults [" in text
     assert "<script" not in text
