@@ -88,15 +88,18 @@ class BrokerConnection:
             raise
         return connection
 
-    def request(self, api: str, fields: Mapping[str, Any]) -> Any:
+    def request(self, api: str, fields: Mapping[str, Any], version_max: int | None = None) -> Any:
         """Sends one request and waits for its answer.
 
-        `api` is kio's name (`create_topics`). Raises `ConnectionFailedError` when the broker does
+        `api` is kio's name (`create_topics`); `version_max` limits its version. Raises `ConnectionFailedError` when the broker does
         not serve the API, does not answer in time or ends the connection.
         """
         if time.monotonic() >= self._renewal_at:
             self._log_in()
-        return self._exchange(api, self._version(api), fields)
+        version = self._version(api)
+        if version_max is not None:
+            version = min(version, version_max)
+        return self._exchange(api, version, fields)
 
     def detach(self) -> socket.socket:
         """Leaves the socket, which has logged in, to the caller."""

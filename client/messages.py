@@ -74,6 +74,7 @@ def _known_versions(api: str) -> tuple[int, frozenset[int]]:
 
 _NAMES_TOPICS_UP_TO: Final = {"offset_commit": 9, "offset_fetch": 9}
 """The last versions with the names of topics, which a deleted topic has longer than an id."""
+_FETCH_NAMES_TOPICS_UP_TO: Final = 12
 
 
 def newest_version(api: str, served: ServedVersions) -> int:
@@ -85,6 +86,14 @@ def newest_version(api: str, served: ServedVersions) -> int:
     if not shared:
         raise UnservedApiError(f"does not serve {api}")
     return max(shared)
+
+
+def fetch_version_max(topic_id: Any) -> int | None:
+    """Returns the newest version of Fetch for a topic, which later ones name by its id alone; None: any, if it has one.
+
+    A broker that serves those may have topics without ids: until the whole cluster has Kafka 2.8.
+    """
+    return _FETCH_NAMES_TOPICS_UP_TO if topic_id is None else None
 
 
 def encode_request(api: str, version: int, correlation_id: int, fields: Mapping[str, Any]) -> bytes:

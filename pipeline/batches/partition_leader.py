@@ -8,6 +8,7 @@ from typing import Any, Final, Self
 
 from echoless.client.cluster import parse_addresses
 from echoless.client.connection import AuthenticationError, BrokerConnection, ConnectionFailedError
+from echoless.client.messages import fetch_version_max
 from echoless.client.security import NO_SECURITY, Security
 from echoless.protocol.errors import ErrorCode
 
@@ -85,7 +86,8 @@ class PartitionLeader:
                 connection = self._connected()
                 for topic in fields["topics"]:
                     topic["topic_id"] = self._topic_id
-                answer = partition_of(connection.request(api, fields))
+                version_max = fetch_version_max(self._topic_id) if api == "fetch" else None
+                answer = partition_of(connection.request(api, fields, version_max))
             except AuthenticationError as error:
                 reason = str(error)
                 break

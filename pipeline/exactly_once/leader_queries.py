@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from echoless.client.cluster import NoLeaderError
 from echoless.client.connection_errors import ConnectionFailedError
+from echoless.client.messages import fetch_version_max
 from echoless.client.pipelined_connection import PipelinedConnection
 from echoless.client.producer_ids import new_identity
 from echoless.client.sequencer import EPOCH_MAX, Identity, LeaderEntry
@@ -240,7 +241,8 @@ class LeaderQueries:
     async def _fetch(self, target: TopicPartition, offset: int) -> bytes:
         leader = await self.cluster.leader(*target)
         topic_id = self.cluster.topic_id(*target)
-        answer = await leader.send("fetch", _fetch_request(target, topic_id, offset))
+        request = _fetch_request(target, topic_id, offset)
+        answer = await leader.send("fetch", request, fetch_version_max(topic_id))
         part = answer.responses[0].partitions[0]
         code = part.error_code
         if code.value == ErrorCode.OFFSET_OUT_OF_RANGE:

@@ -26,6 +26,8 @@ _CONNECT_S: Final = 10.0
 _NAMED_MAX: Final = 8
 """Brokers that metadata has named, of which questions go to so many if the bootstrap servers do not answer."""
 Address = tuple[str, int]
+_Request = tuple[str, Mapping[str, Any], int | None]
+"""The arguments of `BrokerConnection.request`."""
 
 
 class _Kept(NamedTuple):
@@ -44,12 +46,18 @@ _named: set[str] = set()
 """Bootstrap servers of clusters that have answered."""
 
 
-def ask(options: ReaderOptions, address: Address, api: str, fields: Mapping[str, Any]) -> Any:
+def ask(
+    options: ReaderOptions,
+    address: Address,
+    api: str,
+    fields: Mapping[str, Any],
+    version_max: int | None = None,
+) -> Any:
     """Sends a request and returns kio's answer. Raises `ConnectionFailedError`."""
     kept = _take(address, options.security)
     if kept is not None:
         try:
-            return _exchange(options, address, kept, api, fields)
+            return _exchange(options, address, kept, (api, fields, version_max))
         except AuthenticationError:
             raise
         except ConnectionFailedError:
@@ -60,7 +68,7 @@ def ask(options: ReaderOptions, address: Address, api: str, fields: Mapping[str,
         security=options.security,
         connect_timeout_s=_CONNECT_S,
     )
-    return _exchange(options, address, connection, api, fields)
+    return _exchange(options, address, connection, (api, fields, version_max))
 
 
 def ask_any(options: ReaderOptions, api: str, fields: Mapping[str, Any]) -> Any:
@@ -114,14 +122,10 @@ def close_kept() -> None:
 
 
 def _exchange(
-    options: ReaderOptions,
-    address: Address,
-    connection: BrokerConnection,
-    api: str,
-    fields: Mapping[str, Any],
+    options: ReaderOptions, address: Address, connection: BrokerConnection, request: _Request
 ) -> Any:
     try:
-        answer = connection.request(api, fields)
+        answer = connection.request(*request)
     except BaseException:
         connection.close()
         raise

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from echoless.client.connection import AuthenticationError, ConnectionFailedError
+from echoless.client.messages import fetch_version_max
 from echoless.pipeline.reading.connections import Address, ask, ask_another
 from echoless.pipeline.reading.errors import DataLossError, ReadError
 from echoless.pipeline.reading.options import READ_COMMITTED, ReaderOptions
@@ -82,7 +83,7 @@ class PartitionLog:
             address = self._leader()
             if address is None:
                 return self._loss or "it has no leader"
-            answer = ask(self._options, address, "fetch", self._request(offset, bytes_max))
+            answer = self._ask(address, offset, bytes_max)
         except AuthenticationError as error:
             raise ReadError(f"{self._span}: {error}") from error
         except ConnectionFailedError as error:
@@ -104,8 +105,9 @@ class PartitionLog:
 
     def _leader(self) -> Address | None:
         if self._found is None:
+            before, self._loss = self._loss, ""  # nothing is known until there is an answer
             found = read_topics(self._options, [self._span.topic]).get(self._span.topic)
-            before, self._loss = self._loss, self._loss_of(found)
+            self._loss = self._loss_of(found)
             if self._loss and not before:
                 self._lost_at = time.monotonic()
             if found is None or self._loss:
@@ -124,8 +126,9 @@ class PartitionLog:
             "the records that were to be read are gone"
         )
 
-    def _request(self, offset: int, bytes_max: int) -> dict[str, Any]:
+    def _ask(self, address: Address, offset: int, bytes_max: int) -> Any:
         assert self._found is not None, "its leader is known"
+        topic_id = self._found.topic_id
         part = {
             "partition": self._span.partition,
             "fetch_offset": offset,
@@ -133,10 +136,10 @@ class PartitionLog:
         }
         topic = {
             "topic": self._span.topic,
-            "topic_id": self._found.topic_id,
+            "topic_id": topic_id,
             "partitions": [part],
         }
-        return {
+        request = {
             "max_wait": self._options.fetch_wait_ms,
             "min_bytes": 1,
             "max_bytes": bytes_max,
@@ -144,6 +147,7 @@ class PartitionLog:
             "topics": [topic],
             "forgotten_topics_data": [],
         }
+        return ask(self._options, address, "fetch", request, fetch_version_max(topic_id))
 
 
 def _fetched(answer: Any, part: Any, isolation: int) -> FetchedBytes:

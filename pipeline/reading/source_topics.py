@@ -164,7 +164,7 @@ class SourceTopics:
             return
         self._topics = {
             name: topic._replace(leaders=found[name].leaders)
-            if name in found and found[name].topic_id == topic.topic_id
+            if name in found and topic.may_be(found[name])
             else topic
             for name, topic in self._topics.items()
         }

@@ -27,6 +27,10 @@ class FoundTopic(NamedTuple):
         """The id as plans and checkpoints have it."""
         return None if self.topic_id is None else str(self.topic_id)
 
+    def may_be(self, other: FoundTopic) -> bool:
+        """Whether that is this topic, as far as both ids are known: brokers begin to have them one after the other."""
+        return None in (self.topic_id, other.topic_id) or self.topic_id == other.topic_id
+
 
 def read_topics(options: ReaderOptions, names: Sequence[str] | None) -> dict[str, FoundTopic]:
     """Asks for these topics, or for all; those that do not exist are left out.

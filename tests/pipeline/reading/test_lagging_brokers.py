@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from echoless.client.connection import BrokerConnection
+from echoless.client.connection import BrokerConnection, ConnectionFailedError
 from echoless.client.topic_partition import TopicPartition
 from echoless.pipeline.reading import connections, partition_log, source_topics
 from echoless.pipeline.reading.bounds import LATEST
@@ -20,6 +20,7 @@ from echoless.pipeline.reading.span import OffsetSpan
 from echoless.pipeline.reading.span_rows import read_span
 from echoless.pipeline.reading.topic_metadata import FoundTopic, read_topics
 from tests.pipeline.exactly_once.broker_thread import BrokerThread
+from tests.pipeline.reading.test_span_rows import Clock
 from tests.pipeline.reading.test_stream_reader import Stream, rows
 from tests.pipeline.reading.written import TOPIC, write
 from tests.support.echoless import Echoless
@@ -46,12 +47,20 @@ def knows_another(found: Topics) -> Topics:
     return {name: topic._replace(topic_id=uuid4()) for name, topic in found.items()}
 
 
+def knows_no_ids(found: Topics) -> Topics:
+    return {name: topic._replace(topic_id=None) for name, topic in found.items()}
+
+
 def knows_no_partition(found: Topics) -> Topics:
     return {name: topic._replace(leaders={}) for name, topic in found.items()}
 
 
 def knows_the_first_partition(found: Topics) -> Topics:
     return {name: topic._replace(leaders={0: topic.leaders[0]}) for name, topic in found.items()}
+
+
+def knows_no_leader(found: Topics) -> Topics:
+    return {name: topic._replace(leaders={0: None}) for name, topic in found.items()}
 
 
 def lagging(change: Callable[[Topics], Topics], times: int) -> Callable[..., Topics]:
@@ -158,6 +167,76 @@ def test_a_task_believes_no_single_broker(
     monkeypatch.setattr(partition_log, "read_topics", lagging(change, 2))
     (batch,) = read_span(options, OffsetSpan(TOPIC, 0, 0, 10, found.id_text))
     assert len(batch) == 10
+
+
+def test_a_topic_without_an_id_is_fetched_by_its_name(
+    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers of one cluster begin to serve Fetch 13, and topics to have ids, one after the other."""
+    broker.create(TOPIC, 1)
+    write(broker.address, 0, 10)
+    options = options_of(broker.address, kafkaConsumer__pollTimeoutMs="500")
+    found = read_topics(options, [TOPIC])[TOPIC]
+    monkeypatch.setattr(partition_log, "read_topics", lagging(knows_no_ids, 10**9))
+    for topic_id in (None, found.id_text):
+        (batch,) = read_span(options, OffsetSpan(TOPIC, 0, 0, 10, topic_id))
+        assert len(batch) == 10
+
+
+@pytest.mark.parametrize("version_max", [4, 11, 12])
+def test_a_leader_that_serves_older_fetches(
+    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch, version_max: int
+) -> None:
+    """Up to 12 they name the topic, whose id others know."""
+    broker.create(TOPIC, 1)
+    write(broker.address, 0, 10)
+    options = options_of(broker.address)
+    found = read_topics(options, [TOPIC])[TOPIC]
+    monkeypatch.setattr(partition_log, "fetch_version_max", lambda _: version_max)
+    (batch,) = read_span(options, OffsetSpan(TOPIC, 0, 0, 10, found.id_text))
+    assert len(batch) == 10
+
+
+@pytest.mark.parametrize("knows_ids_first", [False, True])
+def test_leaders_are_those_of_a_topic_that_gets_its_id(
+    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch, knows_ids_first: bool
+) -> None:
+    """The broker that is asked again has ids, and the one before had none, or the other way round."""
+    broker.create(TOPIC, 1)
+    write(broker.address, 0, 10)
+    options = options_of(broker.address, kafka__default__api__timeout__ms="50")
+    topics = SourceTopics(options, sleep=lambda _: None)
+    first = (lambda found: found) if knows_ids_first else knows_no_ids
+    monkeypatch.setattr(
+        source_topics, "read_topics", lagging(lambda found: knows_no_leader(first(found)), 1)
+    )
+    topics.look_up()
+    then = knows_no_ids if knows_ids_first else (lambda found: found)
+    monkeypatch.setattr(source_topics, "read_topics", lagging(then, 10**9))
+    zero = TopicPartition(TOPIC, 0)
+    assert topics.offsets({zero: LATEST}) == {zero: 10}
+
+
+def test_a_topic_is_not_lost_while_nobody_can_be_asked(
+    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One broker did not know it, and then none answers: that is no second answer."""
+    broker.create(TOPIC, 1)
+    write(broker.address, 0, 10)
+    options = options_of(broker.address, failOnDataLoss="false")
+    answers = iter(["unknown", *["away"] * 9, "unknown"])
+    clock = Clock()
+
+    def ask(options: ReaderOptions, names: list[str] | None) -> Topics:
+        answer = next(answers, "known")
+        if answer == "away":
+            raise ConnectionFailedError("no broker can be reached")
+        return {} if answer == "unknown" else read_topics(options, names)
+
+    monkeypatch.setattr(partition_log, "read_topics", ask)
+    monkeypatch.setattr(partition_log, "time", clock)
+    log = PartitionLog(options, OffsetSpan(TOPIC, 0, 0, 10), sleep=lambda _: clock.sleep(1))
+    assert log.fetch(0, 10_000).readable_end == 10
 
 
 def test_a_leader_of_yesterday_may_have_a_shorter_log(

@@ -267,7 +267,7 @@ def test_a_log_that_was_cut_inside_of_a_span(broker, caplog):
     assert "the log ends at 5" in caplog.text
 
 
-class _Clock:
+class Clock:
     """Time passes only where the test says so."""
 
     def __init__(self) -> None:
@@ -287,7 +287,7 @@ def test_the_time_that_rows_take_is_not_the_logs(broker, monkeypatch, is_deleted
     write(broker.address, 0, 5)
     write(broker.address, 0, 5, first=5)
     options, span = _planned(broker, failOnDataLoss="false", **_QUICK)
-    clock, whole, asked = _Clock(), PartitionLog.fetch, []
+    clock, whole, asked = Clock(), PartitionLog.fetch, []
 
     def fetch(log, offset, bytes_max):
         asked.append(offset)
