@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from echoless.pipeline.reading.bounds import LATEST, Offsets, check_times, resolve
 from echoless.pipeline.reading.errors import DataLossError, ReadOptionError
 from echoless.pipeline.reading.options import ReaderOptions
-from echoless.pipeline.reading.source_topics import SourceTopics
+from echoless.pipeline.reading.source_topics import PartitionGoneError, SourceTopics
 from echoless.pipeline.reading.span import OffsetSpan, split_spans
 from echoless.pipeline.reading.span_rows import read_span
 
@@ -37,6 +37,15 @@ class TopicReader(DataSourceReader):
 
 def plan_job(options: ReaderOptions) -> list[OffsetSpan]:
     """Fixes the offsets of each partition. Raises `ReadError`, `DataLossError`."""
+    try:
+        return _planned(options)
+    except PartitionGoneError:
+        if options.topics.pattern is None:
+            raise
+    return _planned(options)  # a topic of the pattern was deleted after it was found
+
+
+def _planned(options: ReaderOptions) -> list[OffsetSpan]:
     topics = SourceTopics(options)
     found = topics.find()
     partitions = topics.partitions()

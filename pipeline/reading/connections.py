@@ -94,12 +94,22 @@ def ask_another(options: ReaderOptions) -> None:
 
 
 def note_brokers(options: ReaderOptions, brokers: Collection[Address]) -> None:
-    """Takes the cluster's brokers, as metadata names them, beside the bootstrap servers."""
-    servers = _servers_of(options)
+    """Takes the cluster's brokers, as metadata names them, before bootstrap servers that it does not name.
+
+    The one that has answered just now stays the first.
+    """
+    servers, bootstrap = _servers_of(options), _bootstrap(options)
     _named.add(options.bootstrap_servers)
-    kept = {*brokers, *_bootstrap(options)}
-    servers[:] = [one for one in servers if one in kept]
-    servers += sorted(set(brokers).difference(servers))[:_NAMED_MAX]
+    first, *others = servers
+    kept = [one for one in others if one in brokers or one in bootstrap]
+    room = max(len(bootstrap) + _NAMED_MAX - len(kept) - 1, 0)
+    new = sorted(set(brokers).difference([first, *kept]))[:room]
+    servers[:] = [first, *sorted([*kept, *new], key=lambda one: one not in brokers)]
+
+
+def has_another(options: ReaderOptions) -> bool:
+    """Whether there is a second broker to ask, as far as is known."""
+    return len(_servers_of(options)) > 1
 
 
 def has_met(options: ReaderOptions) -> bool:

@@ -13,7 +13,13 @@ from typing import Any, Final, TypeVar
 
 from echoless.client.connection import AuthenticationError, ConnectionFailedError
 from echoless.client.topic_partition import TopicPartition
-from echoless.pipeline.reading.connections import Address, ask, ask_another, has_met
+from echoless.pipeline.reading.connections import (
+    Address,
+    ask,
+    ask_another,
+    has_another,
+    has_met,
+)
 from echoless.pipeline.reading.errors import ReadError
 from echoless.pipeline.reading.options import ReaderOptions
 from echoless.pipeline.reading.topic_metadata import FoundTopic, read_topics
@@ -47,13 +53,27 @@ class SourceTopics:
         return self._topics
 
     def _chosen(self) -> Mapping[str, FoundTopic]:
+        return self._checked(self._named())
+
+    def _chosen_by_two(self) -> Mapping[str, FoundTopic]:
+        """Returns what either of two brokers names, if there are two."""
+        found = self._named()
+        if has_another(self._options):
+            ask_another(self._options)
+            found = _merged(found, self._named())
+        return self._checked(found)
+
+    def _named(self) -> dict[str, FoundTopic]:
         choice = self._options.topics
-        names, assigned = choice.wanted_names, dict(choice.assigned)
-        found = {
+        names = choice.wanted_names
+        return {
             name: topic
-            for name, topic in sorted(read_topics(self._options, names).items())
+            for name, topic in read_topics(self._options, names).items()
             if choice.takes(name) and not (topic.is_internal and names is None)
         }
+
+    def _checked(self, found: Mapping[str, FoundTopic]) -> Mapping[str, FoundTopic]:
+        assigned = dict(self._options.topics.assigned)
         for name, topic in found.items():
             if not topic.leaders:  # some brokers say so of a topic that they are about to create
                 raise _NotNowError(f"topic {name}: the broker names no partition of it")
@@ -62,16 +82,19 @@ class SourceTopics:
                     raise PartitionGoneError(
                         f"option assign: topic {name} has no partition {partition}, only {len(topic.leaders)}"
                     )
-        return found
+        return dict(sorted(found.items()))
 
     def find(self) -> Mapping[str, FoundTopic]:
-        """The same. Raises `ReadError` if a topic that is named does not exist."""
+        """Returns the same, as two brokers in turn name them: one may not know yet what was created just now.
+
+        Raises `ReadError` if a topic that is named does not exist.
+        """
         names = self._options.topics.wanted_names or ()
         missing: list[str] = []
         for attempt in range(self._options.attempts):
             if attempt:
                 self._sleep(self._options.retry_s)
-            found = self.look_up()
+            found = self._topics = self._until_answered(self._chosen_by_two)
             missing = [name for name in names if name not in found]
             if not missing:
                 return found
@@ -168,6 +191,27 @@ class SourceTopics:
             else topic
             for name, topic in self._topics.items()
         }
+
+
+def _merged(
+    some: Mapping[str, FoundTopic], others: Mapping[str, FoundTopic]
+) -> dict[str, FoundTopic]:
+    """Returns the topics and partitions that are in either. Raises `_NotNowError` if one is two topics by its ids."""
+    merged = {**some, **others}
+    for name in some.keys() & others.keys():
+        one, other = some[name], others[name]
+        if not one.may_be(other):
+            ids = f"ids {one.topic_id} and {other.topic_id}"
+            raise _NotNowError(
+                f"topic {name}: brokers name two of them, {ids}; was it created again?"
+            )
+        known = {number: leader for number, leader in other.leaders.items() if leader is not None}
+        merged[name] = FoundTopic(
+            one.topic_id or other.topic_id,
+            one.is_internal,
+            dict(sorted({**other.leaders, **one.leaders, **known}.items())),
+        )
+    return merged
 
 
 def _offset_in(target: TopicPartition, part: Any) -> int | None:

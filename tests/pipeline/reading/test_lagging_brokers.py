@@ -11,6 +11,7 @@ import pytest
 from echoless.client.connection import BrokerConnection, ConnectionFailedError
 from echoless.client.topic_partition import TopicPartition
 from echoless.pipeline.reading import connections, partition_log, source_topics
+from echoless.pipeline.reading.batch_reader import plan_job
 from echoless.pipeline.reading.bounds import LATEST
 from echoless.pipeline.reading.errors import DataLossError, ReadError
 from echoless.pipeline.reading.options import ReaderOptions, read_reader_options
@@ -32,11 +33,20 @@ _UNUSED = "127.0.0.1:1"
 def options_of(address: str, **given: str) -> ReaderOptions:
     options = {name.replace("__", "."): text for name, text in given.items()}
     servers = {"kafka.bootstrap.servers": address}
-    if "assign" not in given:
+    if not {"assign", "subscribePattern"} & given.keys():
         servers["subscribe"] = TOPIC
     return read_reader_options(
         {**servers, "fetchOffset.retryIntervalMs": "1", **options}, is_stream=False
     )
+
+
+def two_of(broker: BrokerThread) -> str:
+    """The broker's address, as that of two."""
+    return f"{broker.address},{broker.address.replace('127.0.0.1', 'localhost')}"
+
+
+def unchanged(found: Topics) -> Topics:
+    return found
 
 
 def knows_nothing(_: Topics) -> Topics:
@@ -132,6 +142,63 @@ def test_a_partition_that_is_assigned_is_asked_for_again(
         topics.find()
 
 
+@pytest.mark.parametrize("change", [knows_nothing, knows_the_first_partition])
+@pytest.mark.parametrize("order", [0, 1])
+@pytest.mark.parametrize("given", [{"subscribe": TOPIC}, {"subscribePattern": "ord"}])
+def test_a_job_reads_what_either_of_two_brokers_names(
+    broker: BrokerThread,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Topics], Topics],
+    order: int,
+    given: dict[str, str],
+) -> None:
+    """One of them may not know yet what was created just now; its rows would be left out in silence."""
+    broker.create(TOPIC, 2)
+    options = read_reader_options(
+        {"kafka.bootstrap.servers": two_of(broker), **given}, is_stream=False
+    )
+    topics = SourceTopics(options, sleep=lambda _: None)
+    changes = iter([change, unchanged] if order == 0 else [unchanged, change])
+
+    def ask(options: ReaderOptions, names: list[str] | None) -> Topics:
+        return next(changes)(read_topics(options, names))
+
+    monkeypatch.setattr(source_topics, "read_topics", ask)
+    topics.find()
+    assert topics.partitions() == [TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)]
+
+
+def test_two_brokers_that_name_two_topics_are_asked_again(
+    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of them has the topic that was deleted, and a plan with its id would find no record."""
+    broker.create(TOPIC, 1)
+    options = options_of(two_of(broker), kafka__default__api__timeout__ms="50")
+    topics = SourceTopics(options, sleep=lambda _: None)
+    true_id = read_topics(options, [TOPIC])[TOPIC].topic_id
+    monkeypatch.setattr(source_topics, "read_topics", lagging(knows_another, 1))
+    assert topics.find()[TOPIC].topic_id == true_id
+    monkeypatch.setattr(source_topics, "read_topics", lagging(knows_another, 10**9))
+    with pytest.raises(ReadError, match=f"topic {TOPIC}: brokers name two of them"):
+        topics.find()
+
+
+def test_a_job_looks_topics_up_again_if_one_of_its_pattern_goes(
+    broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was deleted after it had been found, or the broker did not know of that."""
+    broker.create(TOPIC, 1)
+    write(broker.address, 0, 3)
+    options = options_of(broker.address, subscribePattern="ord")
+
+    def with_one_that_goes(found: Topics) -> Topics:
+        return {**found, "ord-gone": next(iter(found.values()))}
+
+    monkeypatch.setattr(source_topics, "read_topics", lagging(with_one_that_goes, 1))
+    (span,) = plan_job(options)
+    assert (span.topic, span.start, span.end) == (TOPIC, 0, 3)
+
+
 @pytest.mark.parametrize("change", [knows_nothing, knows_another, knows_no_partition])
 @pytest.mark.parametrize("is_strict", ["true", "false"])
 def test_a_stream_believes_no_single_broker(
@@ -206,12 +273,12 @@ def test_leaders_are_those_of_a_topic_that_gets_its_id(
     write(broker.address, 0, 10)
     options = options_of(broker.address, kafka__default__api__timeout__ms="50")
     topics = SourceTopics(options, sleep=lambda _: None)
-    first = (lambda found: found) if knows_ids_first else knows_no_ids
+    first = unchanged if knows_ids_first else knows_no_ids
     monkeypatch.setattr(
         source_topics, "read_topics", lagging(lambda found: knows_no_leader(first(found)), 1)
     )
     topics.look_up()
-    then = knows_no_ids if knows_ids_first else (lambda found: found)
+    then = knows_no_ids if knows_ids_first else unchanged
     monkeypatch.setattr(source_topics, "read_topics", lagging(then, 10**9))
     zero = TopicPartition(TOPIC, 0)
     assert topics.offsets({zero: LATEST}) == {zero: 10}
@@ -299,3 +366,21 @@ def test_a_server_that_is_down_costs_time_once(
     host, port = broker.address.split(":")
     connections.note_brokers(alone, [(host, int(port))])
     assert list(read_topics(alone, [TOPIC])) == [TOPIC]
+
+
+def test_brokers_that_metadata_names_are_asked_before_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The others may be down. The one that answered stays the first, and those that no bootstrap server is are few."""
+    monkeypatch.setattr(connections, "_servers", {})
+    monkeypatch.setattr(connections, "_named", set())
+    options = options_of("a:1,b:1,c:1")
+    connections.note_brokers(options, [("c", 1), ("d", 1)])
+    assert connections._servers_of(options) == [("a", 1), ("c", 1), ("d", 1), ("b", 1)]
+    connections.ask_another(options)
+    connections.note_brokers(options, [("c", 1), ("d", 1)])
+    assert connections._servers_of(options) == [("c", 1), ("d", 1), ("b", 1), ("a", 1)]
+    many = [(f"n{number:02}", 1) for number in range(20)]
+    for _ in range(3):
+        connections.note_brokers(options, many)
+    assert len(connections._servers_of(options)) == 3 + connections._NAMED_MAX

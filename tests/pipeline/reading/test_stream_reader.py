@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import logging
 from typing import Any
-from uuid import UUID
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 from echoless.client.connection import BrokerConnection
 from echoless.pipeline.reading import (
-    connections,
     partition_log,
     source_topics,
     spark_admission,
@@ -268,9 +266,9 @@ def test_idle_partitions_cost_no_request_and_no_task(broker, monkeypatch):
     asked = []
     request = BrokerConnection.request
 
-    def noting(connection, api, fields):
+    def noting(connection, api, fields, version_max=None):
         asked.append(api)
-        return request(connection, api, fields)
+        return request(connection, api, fields, version_max)
 
     monkeypatch.setattr(BrokerConnection, "request", noting)
     end = stream.next_end()
@@ -302,12 +300,7 @@ def test_a_cluster_that_begins_to_have_ids_is_the_same(broker, monkeypatch, is_s
         found = read_topics(options, names)
         return {name: topic._replace(topic_id=None) for name, topic in found.items()}
 
-    def ask_with_id(options, address, api, fields):
-        fields["topics"][0]["topic_id"] = UUID(ids[TOPIC])
-        return connections.ask(options, address, api, fields)
-
     monkeypatch.setattr(source_topics, "read_topics", without_ids)
     monkeypatch.setattr(partition_log, "read_topics", without_ids)
-    monkeypatch.setattr(partition_log, "ask", ask_with_id)
     assert stream.batch() == rows(0, 12, 13)
     assert stream.at["$ids"] == ids
