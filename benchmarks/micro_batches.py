@@ -28,7 +28,8 @@ from pyspark.sql.datasource import DataSource, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from benchmarks.pairs import pairs_of, print_pair, several_in_turn
-from echoless.pipeline.exactly_once import ExactlyOnceSink, register
+from echoless.pipeline.exactly_once.data_source import register
+from echoless.pipeline.exactly_once.sink import ExactlyOnceSink
 from echoless.pipeline.exactly_once.stream_writer import StreamArrowWriter
 from echoless.pipeline.frozen_imports import freeze_imports
 from echoless.pipeline.kafka_connector import connector_settings

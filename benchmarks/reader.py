@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.pairs import in_turn, print_pair
 from benchmarks.versus_kafka import KAFKA_JVM
-from echoless.pipeline.exactly_once import register
+from echoless.pipeline.exactly_once.data_source import register
 from echoless.pipeline.kafka_connector import connector_settings
 from echoless.pipeline.session import open_session
 from tests.support.apache_kafka import ApacheKafka

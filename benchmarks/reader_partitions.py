@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from benchmarks.reader import hide_hypothesis, processor_s
 from benchmarks.versus_kafka import KAFKA_JVM
 from echoless.client.connection import BrokerConnection
-from echoless.pipeline.exactly_once import register
+from echoless.pipeline.exactly_once.data_source import register
 from echoless.pipeline.kafka_connector import connector_settings
 from echoless.pipeline.reading.connections import close_kept
 from echoless.pipeline.reading.options import read_reader_options

@@ -59,6 +59,7 @@ DOORS: Final[Mapping[str, str]] = {
     "storage/old_segments.py": "the first segment that goes",
     "storage/os_file_system.py": "shutil: the first directory that is removed",
     "storage/producers/snapshot.py": "msgpack: the first snapshot",
+    "pipeline/exactly_once/data_source.py": "the sink: the processes that plan a read do without it",
     "pipeline/exactly_once/ledger_files.py": "obstore, http.client, pyarrow: a ledger that is not in a directory",
     # The console: `echoless --help` and the completion of a word load every file of commands.
     "cli/acls.py": _COMMAND,

@@ -24,7 +24,6 @@ from echoless.pipeline.exactly_once.batch_metrics import BatchMetrics, TaskCosts
 from echoless.pipeline.exactly_once.batch_record import BatchRecord
 from echoless.pipeline.exactly_once.batch_tasks import SlotName
 from echoless.pipeline.exactly_once.columns import check_columns
-from echoless.pipeline.exactly_once.data_source import QUERY_ID_PROPERTY
 from echoless.pipeline.exactly_once.default_places import (
     DefaultPlaces,
     default_places,
@@ -46,6 +45,7 @@ from echoless.pipeline.exactly_once.options import (
 )
 from echoless.pipeline.exactly_once.partition_writer import Attempted, Written, write_partition
 from echoless.pipeline.exactly_once.rows import NAMES
+from echoless.pipeline.exactly_once.writers import QUERY_ID_PROPERTY
 
 _ATTEMPTED: Final = (
     "spark_partition int, rows long, rows_found long, end binary, lane int, origin_run string, "

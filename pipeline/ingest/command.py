@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from echoless.client.cluster import parse_addresses
-from echoless.pipeline.exactly_once import ExactlyOnceSink
 from echoless.pipeline.exactly_once.default_places import default_places
 from echoless.pipeline.exactly_once.errors import SinkError
 from echoless.pipeline.exactly_once.ledger_files import open_ledger_files
+from echoless.pipeline.exactly_once.sink import ExactlyOnceSink
 from echoless.pipeline.ingest.plan import IngestPlan
 from echoless.pipeline.ingest.run import Ingest
 from echoless.pipeline.ingest.settings import (

@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame
 
 from echoless.client.connection_errors import ConnectionFailedError
 from echoless.client.security import Security
-from echoless.pipeline.exactly_once import ExactlyOnceSink
 from echoless.pipeline.exactly_once.errors import SinkError
+from echoless.pipeline.exactly_once.sink import ExactlyOnceSink
 from echoless.pipeline.kafka_connector import ConnectorError
 from echoless.pipeline.mirror.clusters import (
     MirrorError,

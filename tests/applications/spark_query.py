@@ -18,7 +18,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from echoless.pipeline.exactly_once import ExactlyOnceSink
+from echoless.pipeline.exactly_once.sink import ExactlyOnceSink
 from echoless.pipeline.streaming.session import open_kafka_session
 
 NAMED: Final = "by-name"

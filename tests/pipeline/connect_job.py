@@ -13,7 +13,8 @@ from typing import Any, Final
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from echoless.pipeline.exactly_once import ExactlyOnceSink, register
+from echoless.pipeline.exactly_once.data_source import register
+from echoless.pipeline.exactly_once.sink import ExactlyOnceSink
 from tests.pipeline.secure_job import run
 
 ROWS = 20

@@ -16,7 +16,8 @@ from typing import Any
 
 from echoless.client.security_options import java_options
 from echoless.pipeline.batches.batch_source import BatchSource
-from echoless.pipeline.exactly_once import ExactlyOnceSink, register
+from echoless.pipeline.exactly_once.data_source import register
+from echoless.pipeline.exactly_once.sink import ExactlyOnceSink
 from echoless.pipeline.kafka_connector import connector_settings, has_jars
 from echoless.pipeline.security import security_in
 from echoless.pipeline.session import open_session

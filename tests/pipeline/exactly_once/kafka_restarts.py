@@ -13,8 +13,9 @@ from pyspark.errors import PySparkException
 from echoless.client.cluster import parse_addresses
 from echoless.client.pipelined_connection import PipelinedConnection
 from echoless.pipeline.batches.partition_leader import LATEST, PartitionLeader
-from echoless.pipeline.exactly_once import ExactlyOnceSink, register
+from echoless.pipeline.exactly_once.data_source import register
 from echoless.pipeline.exactly_once.read_back import split
+from echoless.pipeline.exactly_once.sink import ExactlyOnceSink
 from echoless.protocol.records import read_records
 from tests.pipeline.exactly_once.kafka_numbering import first_order, order_after_restart
 from tests.pipeline.exactly_once.text_stream import DATA_SOURCE

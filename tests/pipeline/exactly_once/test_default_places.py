@@ -10,10 +10,10 @@ import pytest
 from pyspark.cloudpickle import dumps
 from pyspark.errors import PySparkException
 
-from echoless.pipeline.exactly_once import ExactlyOnceSink, register
-from echoless.pipeline.exactly_once.data_source import ExactlyOnceDataSource, _with_places
+from echoless.pipeline.exactly_once.data_source import ExactlyOnceDataSource, _with_places, register
 from echoless.pipeline.exactly_once.default_places import CHECKPOINT_ROOT, DefaultPlaces
 from echoless.pipeline.exactly_once.errors import LedgerError, OptionError
+from echoless.pipeline.exactly_once.sink import ExactlyOnceSink
 from tests.pipeline.exactly_once.attempts import PARTITIONS, TOPIC
 
 HDFS = "hdfs://nowhere:1"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from echoless.pipeline.exactly_once import ExactlyOnceSink
 from echoless.pipeline.exactly_once.errors import OptionError
 from echoless.pipeline.exactly_once.options import SINK_BATCH_BYTES_MAX, read_options
+from echoless.pipeline.exactly_once.sink import ExactlyOnceSink
 from echoless.protocol.record_batch import Codec
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}

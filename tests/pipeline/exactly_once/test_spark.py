@@ -14,10 +14,11 @@ from pyspark.errors import PySparkException
 from typer.testing import CliRunner
 
 from echoless.pipeline.commands import app
-from echoless.pipeline.exactly_once import ExactlyOnceSink, register
 from echoless.pipeline.exactly_once.batch_metrics import METRICS_LOGGER
-from echoless.pipeline.exactly_once.data_source import BATCH_ID_PROPERTY, QUERY_ID_PROPERTY
+from echoless.pipeline.exactly_once.data_source import register
 from echoless.pipeline.exactly_once.errors import LedgerError, SinkError
+from echoless.pipeline.exactly_once.sink import ExactlyOnceSink
+from echoless.pipeline.exactly_once.writers import BATCH_ID_PROPERTY, QUERY_ID_PROPERTY
 from tests.pipeline.exactly_once.attempts import PARTITIONS, TOPIC
 from tests.pipeline.exactly_once.broker_thread import BrokerThread
 from tests.pipeline.exactly_once.text_stream import FILE_ROWS, WAYS, Pipeline

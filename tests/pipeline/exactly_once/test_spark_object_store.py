@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from echoless.pipeline.exactly_once import ExactlyOnceSink, register
+from echoless.pipeline.exactly_once.data_source import register
 from echoless.pipeline.exactly_once.default_places import default_places
 from echoless.pipeline.exactly_once.ledger_files import open_ledger_files
+from echoless.pipeline.exactly_once.sink import ExactlyOnceSink
 from echoless.pipeline.exactly_once.store_settings import StoreSettings
 from tests.pipeline.exactly_once.attempts import PARTITIONS, TOPIC
 from tests.pipeline.exactly_once.broker_thread import BrokerThread

@@ -8,9 +8,10 @@ from typing import Any
 
 from pyspark import TaskContext
 
-from echoless.pipeline.exactly_once import ExactlyOnceSink, register
 from echoless.pipeline.exactly_once.batch_metrics import BatchMetrics
+from echoless.pipeline.exactly_once.data_source import register
 from echoless.pipeline.exactly_once.ledger_metrics import read_metrics
+from echoless.pipeline.exactly_once.sink import ExactlyOnceSink
 from tests.pipeline.exactly_once.attempts import PARTITIONS, TOPIC
 from tests.pipeline.exactly_once.broker_thread import BrokerThread
 from tests.pipeline.stores.servers import Store

@@ -72,7 +72,7 @@ class Ingests:
 
     def write(self, frame: DataFrame, batch_id: int) -> Sequence[WriteReport]:
         """Through the real sink."""
-        from echoless.pipeline.exactly_once import ExactlyOnceSink
+        from echoless.pipeline.exactly_once.sink import ExactlyOnceSink
 
         ledger = str(self._checkpoint / "ledger")
         sink = ExactlyOnceSink(self.address, name="ingest", ledger=ledger, topic="rows")

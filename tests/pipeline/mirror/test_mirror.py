@@ -47,7 +47,7 @@ def _plan(source: str, directory: Path) -> MirrorPlan:
 
 def _mirror(spark: SparkSession, plan: MirrorPlan, target: str) -> None:
     """Mirrors until everything present is copied."""
-    from echoless.pipeline.exactly_once import ExactlyOnceSink
+    from echoless.pipeline.exactly_once.sink import ExactlyOnceSink
     from echoless.pipeline.mirror.clusters import TargetTopics
     from echoless.pipeline.mirror.mirror import Preparation, read_source, write_stream
     from echoless.pipeline.mirror.offsets import lag_of

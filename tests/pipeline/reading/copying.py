@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from echoless.pipeline.exactly_once import register
+from echoless.pipeline.exactly_once.data_source import register
 from echoless.pipeline.session import open_session
 
 

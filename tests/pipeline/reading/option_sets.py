@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from echoless.pipeline.exactly_once import register
+from echoless.pipeline.exactly_once.data_source import register
 from tests.pipeline.reading.written import BASE_MS, WITHIN_S, write
 from tests.transactions.librdkafka import transactional
 

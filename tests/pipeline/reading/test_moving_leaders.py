@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 
 from echoless.client.cluster import parse_addresses
 from echoless.client.connection import BrokerConnection
-from echoless.pipeline.exactly_once import register
+from echoless.pipeline.exactly_once.data_source import register
 from echoless.pipeline.reading.batch_reader import plan_job
 from echoless.pipeline.reading.options import read_reader_options
 from echoless.pipeline.reading.span_rows import read_span

@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from echoless.pipeline.exactly_once import register
+from echoless.pipeline.exactly_once.data_source import register
 from echoless.pipeline.reading.columns import COLUMNS, HEADERS, arrow_schema_of
 from tests.pipeline.exactly_once.broker_thread import BrokerThread
 from tests.pipeline.reading.written import TOPIC, read, write

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 
-from echoless.pipeline.exactly_once import register
+from echoless.pipeline.exactly_once.data_source import register
 from echoless.pipeline.reading.spark_admission import has_admission_control
 from tests.pipeline.exactly_once.broker_thread import BrokerThread
 from tests.pipeline.reading.written import TOPIC, write
