@@ -213,6 +213,6 @@ def _check(name: str, code: ErrorCode) -> None:
     if code is ErrorCode.GROUP_ID_NOT_FOUND:
         raise RefusalError(HTTPStatus.NOT_FOUND, f"there is no group {name!r}")
     if code is ErrorCode.NOT_COORDINATOR:
-        raise RefusalError(HTTPStatus.NOT_FOUND, f"another broker coordinates group {name!r}")
+        raise RefusalError(HTTPStatus.NOT_FOUND, f"this broker coordinates no group {name!r}")
     if code is not ErrorCode.NONE:
         raise RefusalError(HTTPStatus.SERVICE_UNAVAILABLE, f"group {name!r}: {code.name}")

@@ -106,7 +106,7 @@ def _partition(
 def refused_id(name: str, code: ErrorCode) -> RefusalError:
     """The refusal of a request about an id that this broker cannot answer for."""
     if code is ErrorCode.NOT_COORDINATOR:
-        text = f"another broker coordinates the transactional id {name!r}"
+        text = f"this broker coordinates no transactional id {name!r}"
         return RefusalError(HTTPStatus.NOT_FOUND, text)
     if code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
         return RefusalError(HTTPStatus.NOT_FOUND, f"there is no transactional id {name!r}")

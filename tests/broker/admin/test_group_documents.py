@@ -10,6 +10,8 @@ import pytest
 
 from echoless.broker.admin import group_documents
 from echoless.broker.admin.group_documents import group_document
+from echoless.broker.admin.refusal import RefusalError
+from echoless.coordinators.groups.answers import refusal
 from echoless.coordinators.groups.consumer.requests import ConsumerDescribe
 from echoless.coordinators.groups.requests import CommittedPartition as Row
 from echoless.coordinators.groups.requests import (
@@ -19,6 +21,7 @@ from echoless.coordinators.groups.requests import (
     OffsetFetch,
 )
 from echoless.protocol.consumer_assignment import assigned_partitions
+from echoless.protocol.errors import ErrorCode
 from tests.broker.admin.fake_broker import FakeBroker, FakeGroups
 from tests.coordinators.groups.consumers import GROUP, ConsumerShell
 
@@ -74,3 +77,11 @@ async def test_no_more_partitions_are_shown_than_an_answer_has_room_for(
     (member,) = found["members"]
     assert len(member["partitions"]) == len(found["partitions"]) == 3
     assert not found["is_complete"]
+
+
+async def test_a_group_that_is_not_coordinated_here_need_not_be_elsewhere() -> None:
+    """A broker that stands alone answers so before its first group."""
+    broker: Any = FakeBroker()
+    broker.groups.ask = lambda request: refusal(request, ErrorCode.NOT_COORDINATOR)
+    with pytest.raises(RefusalError, match=r"^this broker coordinates no group 'g'$"):
+        await group_document(broker, "g", lambda _: True)

@@ -100,7 +100,7 @@ async def test_one_id_is_shown_with_its_partitions(
     ("code", "status", "said"),
     [
         (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, 404, "there is no transactional id 'x'"),
-        (ErrorCode.NOT_COORDINATOR, 404, "another broker coordinates the transactional id 'x'"),
+        (ErrorCode.NOT_COORDINATOR, 404, "this broker coordinates no transactional id 'x'"),
         (
             ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
             503,
