@@ -83,8 +83,20 @@ class TransactionService(Shards["TransactionShard"]):
             return shard.ask_about(transactional_id, request)
         from echoless.coordinators.transactions.answers import TransactionAnswer
 
-        refused = ErrorCode.NOT_COORDINATOR if transactional_id else ErrorCode.INVALID_REQUEST
-        return TransactionAnswer(refused)
+        return TransactionAnswer(self._refusal(transactional_id, request))
+
+    def _refusal(self, transactional_id: str, request: TransactionRequest) -> ErrorCode:
+        """The error of a broker that does not coordinate the id; as Kafka does, it first says what makes no sense anywhere."""
+        from echoless.broker.transactions.new_coordinator import transaction_config
+        from echoless.coordinators.transactions.initialisations import init_error
+        from echoless.coordinators.transactions.requests import InitTransactionalId
+
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        error = ErrorCode.NONE
+        if isinstance(request, InitTransactionalId):
+            error = init_error(request, transaction_config(self._config, self._version()))
+        return error or ErrorCode.NOT_COORDINATOR
 
     async def answer(self, ask: TransactionAsk) -> TransactionAnswered:
         """Answers a leader, of this broker or of another: adds partitions to a transaction, or looks at it."""

@@ -122,6 +122,20 @@ async def test_an_init_that_makes_no_sense_is_refused(
     assert (await init(kafka, **given)).error_code == code
 
 
+async def test_a_timeout_is_judged_before_the_coordinator(kafka: RawConnection) -> None:
+    """Any broker says so, as Kafka's does; this one coordinates nothing yet."""
+    for timeout_ms, code in (
+        (0, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        (900_001, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        (900_000, ErrorCode.NOT_COORDINATOR),
+    ):
+        within = datetime.timedelta(milliseconds=timeout_ms)
+        answer = await kafka.call(
+            *("init_producer_id", 1), transactional_id=ID, transaction_timeout=within
+        )
+        assert (answer.error_code, answer.producer_id) == (code, -1)
+
+
 @pytest.mark.parametrize("version", versions(add_partitions_to_txn.API))
 async def test_partitions_are_added(kafka: RawConnection, topic: None, version: int) -> None:
     """And shown; an old epoch is told so, as its version knows how."""
