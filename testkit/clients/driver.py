@@ -24,7 +24,7 @@ from echoless.testkit.clients.client import (
 from echoless.testkit.clients.programs import Program
 from echoless.testkit.python_child import module_path
 
-_START_TIMEOUT_S: Final = 30.0
+_START_TIMEOUT_S: Final = 120.0
 _DELIVERY_TIMEOUT_MS: Final = 60_000
 _LINGER_MS: Final = 5
 _END_TIMEOUT_S: Final = 5.0

@@ -19,11 +19,14 @@ from echoless.client.sequenced_batch import Identity
 from echoless.client.settings import Settings
 from echoless.client.transactions.errors import AbortableError, FencedError
 from echoless.client.transactions.session import TransactionalSession
+from echoless.coordinators.events import TimerFired
+from echoless.coordinators.transactions.coordinator import IdTimer
+from echoless.coordinators.transactions.effects import TransactionTimer, TransactionTimerKind
 from tests.support.in_process import Running, in_process
 from tests.transactions.in_process_reader import committed, until_stable
 
 TOPIC = "rows"
-TIMEOUT_S = 0.5
+_TIMEOUT_MS = round(1000 * Settings().transaction_timeout_s)
 
 
 class Prepared(NamedTuple):
@@ -40,17 +43,26 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
         yield running
 
 
-async def attempt(
-    running: Running, transactional_id: str, partition: int, timeout_s: float = 60.0
-) -> Prepared:
+async def attempt(running: Running, transactional_id: str, partition: int) -> Prepared:
     """One attempt of the task of a partition: stores a row, and leaves the rest to the driver."""
-    settings = Settings(transaction_timeout_s=timeout_s)
-    producer = AsyncProducer(running.kafka_address, settings, transactional_id=transactional_id)
+    producer = AsyncProducer(running.kafka_address, transactional_id=transactional_id)
     await producer.start()
     await producer.begin_transaction()
     stored = await (await producer.send(TOPIC, b"row", partition=partition))
     await producer.close()
     return Prepared(transactional_id, Identity(stored.producer_id, stored.producer_epoch))
+
+
+def run_out(running: Running, transactional_id: str) -> None:
+    """Ends the time of an open transaction at once: a short one might end before the test is ready for it."""
+    timeout = IdTimer(transactional_id, TransactionTimer(TransactionTimerKind.TIMEOUT))
+    shards = running.broker.transactions.shards.values()
+    (shard,) = (one for one in shards if timeout in one._timers._handles)
+    now = shard._now()
+    late = now._replace(monotonic_ms=now.monotonic_ms + _TIMEOUT_MS)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(shard, "_now", lambda: late)
+        shard.deliver(TimerFired(timeout))
 
 
 async def commit(running: Running, prepared: Prepared) -> None:
@@ -71,9 +83,10 @@ async def rows(running: Running) -> list[int]:
 
 async def test_a_driver_that_comes_back_too_late(running: Running) -> None:
     """It has recorded the batch and committed the first task, then dies; the second one's time is over meanwhile."""
-    first = await attempt(running, "sink-7-0", 0, TIMEOUT_S * 20)
-    second = await attempt(running, "sink-7-1", 1, TIMEOUT_S)
+    first = await attempt(running, "sink-7-0", 0)
+    second = await attempt(running, "sink-7-1", 1)
     await commit(running, first)
+    run_out(running, "sink-7-1")
     await until_stable(running, TOPIC, 1)
     with pytest.raises(AbortableError):
         await commit(running, second)
@@ -92,8 +105,9 @@ async def test_an_attempt_that_begins_after_the_task_was_decided(running: Runnin
 async def test_an_attempt_of_its_own_id_that_no_one_commits(running: Running) -> None:
     """An id for each attempt: the loser's rows stay open, and hold up every reader until its time is over."""
     chosen = await attempt(running, "sink-7-0-attempt-0", 0)
-    await attempt(running, "sink-7-0-attempt-1", 0, TIMEOUT_S)
+    await attempt(running, "sink-7-0-attempt-1", 0)
     await commit(running, chosen)
     partition = running.broker.partitions[TOPIC, 0]
     assert partition.last_stable_offset < partition.log.log_end_offset
+    run_out(running, "sink-7-0-attempt-1")
     assert len(await committed(running, TOPIC)) == 1
