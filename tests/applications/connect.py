@@ -100,7 +100,7 @@ class Worker:
             method=method,
         )
         try:
-            with urllib.request.urlopen(request, timeout=20.0) as answer:
+            with urllib.request.urlopen(request, timeout=_WITHIN_S) as answer:
                 return json.load(answer)
         except (OSError, urllib.error.HTTPError):
             return None
@@ -112,9 +112,9 @@ class Worker:
         return len(parts) == 2 and all(one["state"] == "RUNNING" for one in parts)
 
     def place(self, connector: str) -> str:
-        """The worker that runs the connector's task."""
+        """The worker that runs the connector's task, or ran it last; empty while the status is not told."""
         status = self.ask(f"/connectors/{connector}/status")
-        return str(status["tasks"][0]["worker_id"])
+        return str(status["tasks"][0]["worker_id"]) if status and status["tasks"] else ""
 
 
 class ExactlyOnceSource:

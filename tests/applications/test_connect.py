@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -87,16 +86,23 @@ def test_distributed_workers_take_each_others_tasks_over(
         lambda: arrived(tmp_path) == _LINES[:_HALF], "the first half has arrived"
     )
     first.process.wait_until(lambda: all(map(first.is_running, names)), "all run")
-    ports = [first.place(name).rpartition(":")[2] for name in names]
-    victim = next(one for one in workers if str(one.port) == ports[1])
+    places: list[str] = []
+
+    def is_told() -> bool:
+        places.append(first.place("sink"))
+        return bool(places[-1])
+
+    first.process.wait_until(is_told, "the place of the sink is told")
+    port = places[-1].rpartition(":")[2]
+    victim = next(one for one in workers if str(one.port) == port)
     other = next(one for one in workers if one is not victim)
     victim.process.kill()
     with (tmp_path / "from").open("a") as lines_of_source:
         lines_of_source.writelines(f"{line}\n" for line in _LINES[_HALF:])
     other.process.wait_until(lambda: arrived(tmp_path) == _LINES, "everything has arrived")
-    deadline = time.monotonic() + _PATIENCE_S
-    while other.place("sink").rpartition(":")[2] != str(other.port):
-        assert time.monotonic() < deadline, other.process.said()
+    other.process.wait_until(
+        lambda: other.place("sink").rpartition(":")[2] == str(other.port), "it has the sink"
+    )
     other.process.kill()
     kinds = ("config", "offset", "status")
     assert [policy(bootstrap, f"connect-{kind}") for kind in kinds] == ["compact"] * len(kinds)

@@ -75,8 +75,8 @@ class Transactions:
             {
                 "bootstrap.servers": bootstrap,
                 "transactional.id": "t",
-                "transaction.timeout.ms": 20_000,
-                "message.timeout.ms": 10_000,
+                "transaction.timeout.ms": 300_000,  # it must not end while the broker is away
+                "message.timeout.ms": 60_000,
                 "log_level": 0,
             }
         )

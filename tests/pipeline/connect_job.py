@@ -12,18 +12,24 @@ from typing import Any, Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.connect.client.core import DefaultChannelBuilder
 
 from echoless.pipeline.exactly_once.data_source import register
 from echoless.pipeline.exactly_once.sink import ExactlyOnceSink
 from tests.pipeline.secure_job import run
+from tests.support.free_port import free_port
 
 ROWS = 20
-_START_TIMEOUT_S: Final = 120
+_START_TIMEOUT_S: Final = 300
+_QUERY_S: Final = 300
 
 
 def main(address: str, directory: Path) -> None:
     """Writes `ROWS` rows in each way that there is."""
-    spark = SparkSession.builder.remote("local[2]").getOrCreate()
+    port = free_port()  # Spark's own is the same for all
+    DefaultChannelBuilder.default_port = staticmethod(lambda: port)  # type: ignore[method-assign]
+    builder = SparkSession.builder.remote("local[2]")
+    spark = builder.config("spark.connect.grpc.binding.port", port).getOrCreate()
     register(spark)
     options = {"kafka.bootstrap.servers": address, "topic": "orders"}
     own = {**options, "sinkName": "job", "ledgerLocation": str(directory / "ledger")}
@@ -73,7 +79,7 @@ def main(address: str, directory: Path) -> None:
 def finish(writer: Any) -> None:
     """Runs a stream to its end."""
     query = start(writer)
-    query.awaitTermination(120)
+    assert query.awaitTermination(_QUERY_S), "the query does not end"
     error = query.exception()
     query.stop()
     if error is not None:

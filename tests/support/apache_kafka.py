@@ -50,6 +50,12 @@ _CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 _FORMATTED: dict[tuple[KafkaVersion, str], dict[str, bytes]] = {}
 """The files of a new directory, by version and node."""
 _READY = re.compile(r"Kafka Server started")
+_PATIENT_MS = 60_000
+"""The broker's session in its first life. A node that stood still for 3 s has fenced itself with one of 2 s, so that its
+partitions had no leader for a moment, and then another leader epoch.
+"""
+_AGAIN_MS = 2_000
+"""That of later lives: after a kill the controller waits this long before it lets the broker in again."""
 _LOG4J = """\
 log4j.rootLogger=WARN, console
 log4j.logger.kafka.server.KafkaRaftServer=INFO
@@ -93,9 +99,9 @@ class ApacheKafka:
         directory.mkdir(parents=True, exist_ok=True)
         self._log4j.write_text(_LOG4J if version is KafkaVersion.V3_9 else _LOG4J_2)
         defaults = self._defaults(controller_port or free_port(), more_listeners)
-        lines = {**defaults, **(settings or {})}
-        self._node_id = lines["node.id"]
-        self._properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+        self._lines = {**defaults, **(settings or {})}
+        self._node_id = self._lines["node.id"]
+        self._write_properties(_PATIENT_MS)
 
     @property
     def kafka_address(self) -> str:
@@ -104,7 +110,9 @@ class ApacheKafka:
 
     def start(self) -> None:
         """Formats the directory if it is new; returns when the broker accepts requests."""
-        if not self.data_dir.exists():
+        if self.data_dir.exists():
+            self._write_properties(_AGAIN_MS)
+        else:
             self.format()
         self.process.start(self._java("kafka.Kafka", str(self._properties)))
 
@@ -133,6 +141,11 @@ class ApacheKafka:
         for name, data in _FORMATTED[key].items():
             (self.data_dir / name).write_bytes(data)
 
+    def _write_properties(self, session_ms: int) -> None:
+        """A session that is among the settings stays."""
+        lines = {"broker.session.timeout.ms": str(session_ms), **self._lines}
+        self._properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+
     def _java(self, main_class: str, *arguments: str) -> list[str]:
         log4j = (
             f"-Dlog4j.configuration=file:{self._log4j}",
@@ -156,8 +169,6 @@ class ApacheKafka:
             "transaction.state.log.min.isr": "1",
             "transaction.state.log.num.partitions": "1",
             "group.initial.rebalance.delay.ms": "0",
-            # After a kill the controller waits this long before it lets the broker in again.
-            "broker.session.timeout.ms": "2000",
             "broker.heartbeat.interval.ms": "200",
             "num.io.threads": "2",
             "num.network.threads": "1",

@@ -36,6 +36,7 @@ class ApacheKafkaCluster:
                     "node.id": str(node),
                     "controller.quorum.voters": voters,
                     "default.replication.factor": str(nodes),
+                    "broker.session.timeout.ms": "2000",  # others lead after a kill
                     **(settings or {}),
                 },
                 jvm=jvm,

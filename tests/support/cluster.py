@@ -187,9 +187,10 @@ class Cluster:
             f"{name} is gone",
         )
 
-    def rows(self, broker_id: int) -> list[PartitionRow]:
+    def rows(self, broker_id: int, *, within_s: float = WAIT_S) -> list[PartitionRow]:
         """The partitions that the broker holds, by its own account. Raises OSError if it is silent."""
-        topics = get_json(self.brokers[broker_id].admin_address, "/topics")["topics"]
+        address = self.brokers[broker_id].admin_address
+        topics = get_json(address, "/topics", timeout_s=within_s)["topics"]
         return [_row(topic["name"], one) for topic in topics for one in topic["partitions"]]
 
     def leader_rows(self) -> dict[tuple[str, int], PartitionRow]:
@@ -205,9 +206,9 @@ class Cluster:
         return found
 
     def rows_if_any(self, broker_id: int) -> list[PartitionRow]:
-        """Like `rows`; empty for a broker that does not answer."""
+        """Like `rows`; empty for a broker that does not answer at once: it may be paused."""
         try:
-            return self.rows(broker_id)
+            return self.rows(broker_id, within_s=_ADMIN_TIMEOUT_S)
         except (OSError, ValueError):
             return []
 
@@ -320,7 +321,7 @@ def running_cluster(directory: Path, **settings: str) -> Iterator[Cluster]:
         yield cluster
 
 
-def get_json(address: str, path: str, *, timeout_s: float = _ADMIN_TIMEOUT_S) -> Any:
+def get_json(address: str, path: str, *, timeout_s: float = WAIT_S) -> Any:
     """The answer of an admin port. Raises OSError without one."""
     with urllib.request.urlopen(f"http://{address}{path}", timeout=timeout_s) as answer:
         return json.load(answer)

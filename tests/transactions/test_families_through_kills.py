@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.crash,
     pytest.mark.cluster,
     pytest.mark.clients,
-    pytest.mark.time_limit(400),
+    pytest.mark.time_limit(900),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
 

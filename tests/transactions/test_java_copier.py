@@ -24,7 +24,6 @@ KILLED_AT = ("records 1", "records 4", "offsets 7", "offsets 10")
 ABORTED_AT = ("offsets 3", "offsets 7")
 
 
-@pytest.mark.time_limit(150)
 @pytest.mark.parametrize("version", JAVA_VERSIONS)
 def test_every_record_is_copied_once(
     start_echoless: Callable[..., Echoless], tmp_path: Path, version: str
@@ -41,7 +40,6 @@ def test_every_record_is_copied_once(
 
 
 @pytest.mark.cluster
-@pytest.mark.time_limit(240)
 @pytest.mark.parametrize("version", JAVA_VERSIONS)
 def test_others_take_over(tmp_path: Path, version: str) -> None:
     """Brokers of three killed in turn, each away until the next word: leaders and both coordinators move in open transactions."""

@@ -84,7 +84,7 @@ def test_a_second_instance_fences_the_first(bootstrap: str) -> None:
 
 def test_a_transaction_that_takes_too_long_is_aborted(bootstrap: str) -> None:
     """A reader of committed records gets past it; its producer may go on after it has aborted."""
-    producer = transactional(bootstrap, timeout_ms=1000)
+    producer = transactional(bootstrap, timeout_ms=6000)  # which its records must not take
     other = transactional(bootstrap, "other")
     producer.begin_transaction()
     send(producer, FIRST)

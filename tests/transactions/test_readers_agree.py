@@ -32,7 +32,7 @@ _END = "end"
 """The last committed value of each partition; behind it are an aborted transaction and an open one."""
 _KEYS = 5
 _ROUNDS = 24
-_WITHIN_S = 60.0
+_WITHIN_S = 180.0
 _ASK_AGAIN_S = 0.05
 Rows = list[tuple[int, int, str]]
 """Partition, offset and value of each record."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,7 +91,6 @@ class Replicas:
         """Returns when every replica is in sync again."""
         replicas = self.row(broker_id).replicas
         self._cluster.kill(broker_id)
-        time.sleep(0.5)
         self._cluster.start_broker(broker_id)
         self.wait_until_in_sync(*replicas)
 

@@ -18,7 +18,7 @@ from tests.hostile.target import TIMEOUT_S, is_answering
 from tests.support.echoless import Echoless
 
 WAIT_S_MAX = 5.0
-"""The longest that a good record may wait, by the wall clock of a machine that does other things."""
+"""The longest that a good record may wait for broker and client; what the machine ran besides is left out."""
 _CLOSED = "a request failed inside the broker"
 
 
@@ -54,7 +54,7 @@ def _run(broker: Echoless, attack_log: Path, options: Mapping[str, float]) -> Re
     addresses = (broker.kafka_address, broker.native_address)
     given = [part for name, value in options.items() for part in (f"--{name}", str(value))]
     command = [sys.executable, "-m", "tests.hostile.fuzz.attack", *addresses, *given]
-    client = GoodClient(broker.native_address)
+    client = GoodClient(broker.native_address, broker.process.pid)
     complaints: list[str] = []
     with attack_log.open("w") as output:
         attack = subprocess.Popen(command, stdout=output)

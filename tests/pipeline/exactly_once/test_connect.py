@@ -16,9 +16,9 @@ from tests.pipeline.tools import SPARK_CONNECT
 from tests.support.echoless import REPOSITORY, SOURCES
 from tests.toolchain import require
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+_TIMEOUT_S = 1500
 
-_TIMEOUT_S = 400
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.time_limit(_TIMEOUT_S + 60)]
 
 
 def run(command: list[str], directory: Path) -> str:

@@ -29,6 +29,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.clients]
 PARTITIONS = 3
 RECORDS, LATER = 1800, 180
 BATCH_RECORDS = 900
+_READ_S = 300
+"""Four clients start at once, three of them in Java."""
 ABORTED = 10**9
 """Numbers of records that were aborted begin here."""
 JAVA_3, JAVA_4 = JAVA
@@ -208,7 +210,7 @@ def stored_numbers(address: str, partition: int) -> list[int]:
 
 def read_to_end(member: Member, wanted: Mapping[int, list[int]]) -> dict[int, list[int]]:
     """Returns the numbers that a consumer has read when it has had the last wanted one of each partition."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + _READ_S
     read: dict[int, list[int]] = {index: [] for index in wanted}
     while any(numbers and numbers[-1] not in read[index] for index, numbers in wanted.items()):
         assert time.monotonic() < deadline, (member.name, member.said())

@@ -30,7 +30,8 @@ _NO_TOPIC: Final = "none-of-them"
 _PATTERNS: Final = ("ord", "^b", "orders|plain", ".", _NO_TOPIC)
 _STREAM_SHARE: Final = 0.1
 _OPEN: Final = "held"
-_SPARK_S: Final = 120
+_SPARK_S: Final = 300
+_POLL_MS: Final = 3000
 _REFUSALS: Final = (PySparkException, Py4JJavaError)
 """Some of the connector's own errors are not translated."""
 Options = dict[str, str]
@@ -145,7 +146,7 @@ class Compared:
         return {
             "kafka.bootstrap.servers": self._address,
             # Spark's tasks wait for records that are not there yet, or not visible.
-            "kafkaConsumer.pollTimeoutMs": "3000",
+            "kafkaConsumer.pollTimeoutMs": str(_POLL_MS),
             **options,
         }
 

@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.crash, pytest.mark.slow]
 _LEADER: Final = 1
 _RECORDS: Final = 400
 _SLOW_MS: Final = 100
+_QUERY_S: Final = 240.0
 _SMALL: Final = {"kafka.max.partition.fetch.bytes": "3000"}
 """A fetch for each batch or two, so that there are many."""
 
@@ -142,7 +143,7 @@ def test_jobs_and_streams_do_not_notice(
         frame = reader.options(**given, maxOffsetsPerTrigger="200").load()
         writer = frame.writeStream.option("checkpointLocation", str(tmp_path))
         query = writer.trigger(availableNow=True).foreachBatch(take).start()
-        query.awaitTermination(WITHIN_S)
+        assert query.awaitTermination(_QUERY_S)
 
     def take(frame: Any, _: int) -> None:
         rows = frame.select("partition", "offset").collect()
@@ -156,9 +157,10 @@ def test_jobs_and_streams_do_not_notice(
         rule = faults.add(slow, match={"api": "fetch", "topic": topic})
         reading = threading.Thread(target=_noting(read, errors))
         reading.start()
-        rule.wait_for_hits(4, WITHIN_S)
+        rule.wait_for_hits(4, _QUERY_S)
         _WAYS[way](cluster, topic)
-        reading.join(2 * WITHIN_S)
+        reading.join(_QUERY_S)
+        assert not reading.is_alive()
         assert errors == []
         expected = [(partition, offset) for partition in range(2) for offset in range(_RECORDS)]
         assert sorted(found) == expected

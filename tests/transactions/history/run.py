@@ -25,7 +25,7 @@ from tests.support.cluster import Cluster
 from tests.support.echoless import Echoless
 from tests.transactions.history.checker import check
 from tests.transactions.history.clients import Copier, Reader, Writer, read_to_the_ends
-from tests.transactions.history.events import History
+from tests.transactions.history.events import History, Outcome
 from tests.transactions.history.our_clients import OurCopier, OurWriter
 from tests.transactions.history.stored import read_stored
 from tests.transactions.history.writing import (
@@ -51,6 +51,11 @@ _QUIET_S: Final = (1.5, 4.0)
 _DOWN_S: Final = (0.0, 1.5)
 _ALL_SHARE: Final = 0.25
 """Kills of all brokers of a cluster among all kills."""
+_KILLS_LEAST: Final = 3
+_ENDS_LEAST: Final = {Outcome.OK: 21, Outcome.FAILED: 6}
+_COPYING_LEAST: Final = 6
+_LATEST_S: Final = 240.0
+"""On a slow machine a run lasts until so much was done; but no longer than this beyond its time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +203,9 @@ class _Run:
         history.log = self._read_logs()
 
     def _kill(self, until: float) -> None:
-        while time.monotonic() < until:
+        while (now := time.monotonic()) < until or (
+            now < until + _LATEST_S and not self._has_done_enough()
+        ):
             time.sleep(self._dice.uniform(*_QUIET_S))
             chosen = [self._dice.choice(list(self._servers.brokers))]
             if self._dice.random() < _ALL_SHARE:
@@ -216,6 +223,16 @@ class _Run:
             for thread in starting:
                 thread.join()
             logger.info("started %s", chosen)
+
+    def _has_done_enough(self) -> bool:
+        """Whether there is a history to judge."""
+        each = [Counter(one.outcome for one in writer.transactions) for writer in self._writers]
+        ended = sum(each, Counter[Outcome]())
+        return (
+            self._verdict.counts["brokers killed"] >= _KILLS_LEAST
+            and all(ended[outcome] >= least for outcome, least in _ENDS_LEAST.items())
+            and each[-1][Outcome.OK] >= _COPYING_LEAST
+        )
 
     def _join(self, clients: Iterable[Client]) -> None:
         until = time.monotonic() + 2 * GIVE_UP_S

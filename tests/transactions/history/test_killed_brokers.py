@@ -11,7 +11,7 @@ from rich.console import Console
 
 from tests.transactions.history.run import Options, run
 
-pytestmark = [pytest.mark.slow, pytest.mark.crash, pytest.mark.time_limit(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.crash, pytest.mark.time_limit(900)]
 
 
 @pytest.mark.parametrize(
