@@ -13,7 +13,7 @@ from tests.applications.tools import JARS
 from tests.toolchain import require
 
 _JVM: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-_PATIENCE_S: Final = 120.0
+_PATIENCE_S: Final = 300.0
 _ASK_AGAIN_S: Final = 0.05
 _SHOWN: Final = 3000
 

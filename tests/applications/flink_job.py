@@ -21,7 +21,7 @@ _JVM: Final = (
     *("--add-opens=java.base/java.util=ALL-UNNAMED", "--add-opens=java.base/java.lang=ALL-UNNAMED"),
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 )
-_WITHIN_S: Final = 120.0
+_WITHIN_S: Final = 300.0
 _ASK_AGAIN_S: Final = 0.05
 _SHOWN: Final = 4000
 PREFIX: Final = "flink"

@@ -23,11 +23,11 @@ from tests.toolchain import require
 _FIRST = {"spark-one": 2, "spark-two": 1}
 """Topics of the first life, and their partitions."""
 _ROUNDS = 60
-_PATIENCE_S = 180.0
+_PATIENCE_S = 400.0
 _ASK_AGAIN_S = 0.1
 _SAID = 4000
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.time_limit(1500)]
 
 
 class Driver:

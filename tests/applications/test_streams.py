@@ -95,7 +95,7 @@ def test_a_word_count_that_is_killed_goes_on_from_its_changelog(
 def _ends(bootstrap: str, topic: str) -> list[int]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "ends"})
     found = [
-        consumer.get_watermark_offsets(TopicPartition(topic, one), timeout=10.0)
+        consumer.get_watermark_offsets(TopicPartition(topic, one), timeout=60.0)
         for one in range(_PARTITIONS)
     ]
     consumer.close()

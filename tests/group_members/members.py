@@ -66,8 +66,11 @@ KAFKAJS_KIND: Final = Kind(KAFKAJS, "kafkajs", says_all=False)
 class Member:
     """One process."""
 
-    def __init__(self, kind: Kind, number: int, directory: Path) -> None:
+    def __init__(
+        self, kind: Kind, number: int, directory: Path, *, session_ms: int = SESSION_TIMEOUT_MS
+    ) -> None:
         self.kind = kind
+        self._session_ms = session_ms
         self.name = f"{kind.name}-{number}"
         self.is_paused = False
         self._log = directory / f"{self.name}.log"
@@ -87,7 +90,7 @@ class Member:
                 *(*kind.program.command, "subscribe", "--bootstrap", bootstrap),
                 *("--topic", topic, "--group", group, "--log", str(self._log)),
                 *("--assignor", kind.assignor, "--protocol", kind.protocol),
-                *("--session-timeout-ms", str(SESSION_TIMEOUT_MS)),
+                *("--session-timeout-ms", str(self._session_ms)),
             ]
             environment = dict(kind.program.environment)
         with self._said.open("ab") as said, self._log.open("ab") as log:

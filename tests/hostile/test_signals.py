@@ -22,12 +22,14 @@ from tests.crash.test_kill_under_load import (
 )
 from tests.hostile.target import API_VERSIONS, assert_quiet_log, connect, until
 from tests.support.echoless import Echoless
+from tests.support.queued_time import ProcessWatch
 from tests.support.raw_client import RawConnection, message, nested
 from tests.support.stored_values import read_stored_values
 
 pytestmark = pytest.mark.slow
 
 STOP_S_MAX = 5.0
+"""The time that is promised, less what the machine takes for others: `ProcessWatch.net_s`."""
 SETTINGS = {"num_partitions": str(PARTITIONS), "log_segment_bytes": "1000000"}
 
 
@@ -79,9 +81,9 @@ async def test_a_stop_under_load_is_quick_and_clean(start_echoless):
     idle = [connect(broker.kafka_address) for _ in range(200)]
     idle[-1].sendall(API_VERSIONS)
     assert idle[-1].recv(4)
-    begun = time.monotonic()
-    assert broker.terminate() == 0
-    assert time.monotonic() - begun < STOP_S_MAX
+    with ProcessWatch(broker.process.pid) as watch:
+        assert broker.terminate() == 0
+    assert watch.net_s < STOP_S_MAX
     assert (broker.data_dir / ".clean-shutdown").exists()
     for one in idle:
         one.close()

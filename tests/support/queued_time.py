@@ -31,7 +31,9 @@ class ProcessWatch:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._before_s = self._queued_s = queued_s(pid)
+        self._queued_s = 0.0
+        self._note()
+        self._before_s = self._queued_s
         self._stalled_s = 0.0
         self._has_ended = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
@@ -59,5 +61,8 @@ class ProcessWatch:
                 return
             late_s = time.monotonic() - began - _LOOKS_EVERY_S
             self._stalled_s += late_s if late_s > _STALL_S else 0.0
-            with suppress(OSError, IndexError):  # it has ended
-                self._queued_s = queued_s(self._pid)
+            self._note()
+
+    def _note(self) -> None:
+        with suppress(OSError, IndexError):  # it has ended
+            self._queued_s = queued_s(self._pid)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from echoless.testkit.admin import Admin
+from echoless.testkit.faults import Faults
 from tests.pipeline.pipeline_process import PipelineProcess
 from tests.pipeline.stored_records import count_stored, stored_records
 from tests.support.echoless import Echoless
@@ -30,11 +32,16 @@ def test_an_ingest_goes_on_after_its_driver_was_killed(tmp_path: Path) -> None:
         *("--topic", "rows", "--checkpoint", str(tmp_path / "checkpoint"), "--split-mib", "1"),
         *("--key-column", "id", "--value-column", "text"),
     )
-    with PipelineProcess(*arguments, directory=tmp_path / "first") as first:
-        first.wait_until(lambda: count_stored(address, "rows", _PARTITIONS) > 0)
+    faults = Faults(Admin(broker.admin_address))
+    with (
+        faults.rule("hold_request", match={"api": "produce", "topic": "rows"}, skip=2) as held,
+        PipelineProcess(*arguments, directory=tmp_path / "first") as first,
+    ):
+        first.wait_until(lambda: held.held > 0)
         first.kill()
         first.wait_for_group()
-    assert count_stored(address, "rows", _PARTITIONS) < _ROWS, "it was to be killed before its end"
+    stored_before = count_stored(address, "rows", _PARTITIONS)
+    assert 0 < stored_before < _ROWS, "it was to be killed before its end"
     with PipelineProcess(*arguments, directory=tmp_path / "second") as second:
         assert second.wait() == 0, second.output
     assert "of them were stored already" in second.output

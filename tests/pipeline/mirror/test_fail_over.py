@@ -18,7 +18,7 @@ from echoless.testkit.admin import Admin
 from echoless.testkit.faults import Faults
 from tests.compatibility.programs import JAVA, LIBRDKAFKA
 from tests.group_members.events import Read
-from tests.group_members.members import SESSION_TIMEOUT_MS, Kind, Member
+from tests.group_members.members import Kind, Member
 from tests.pipeline.pipeline_process import PipelineProcess
 from tests.pipeline.stored_records import count_stored, stored_records
 from tests.support.echoless import Echoless
@@ -29,6 +29,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.clients]
 PARTITIONS = 3
 RECORDS, LATER = 1800, 180
 BATCH_RECORDS = 900
+SESSION_MS = 60_000
+"""Of a member that stalls: one that is put out of its group reads again from what it has committed."""
 _READ_S = 300
 """Four clients start at once, three of them in Java."""
 ABORTED = 10**9
@@ -52,8 +54,7 @@ class Clusters(NamedTuple):
 def clusters(tmp_path: Path) -> Iterator[Clusters]:
     """Two brokers in processes of their own; the source has a topic with gaps, and an empty one."""
     require("java", "spark-kafka")
-    settings = {"group_min_session_timeout_ms": str(SESSION_TIMEOUT_MS)}
-    both = Clusters(Echoless(tmp_path / "source"), Echoless(tmp_path / "target", settings))
+    both = Clusters(Echoless(tmp_path / "source"), Echoless(tmp_path / "target"))
     for one in both:
         one.start()
     create_topics(both.source.kafka_address)
@@ -176,7 +177,9 @@ def check_members(target: str, directory: Path, source: Positions) -> None:
     """Starts a consumer of each group in the target, and checks what it reads there."""
     stored = {index: stored_numbers(target, index) for index in range(PARTITIONS)}
     positions = {group: committed(target, group) for group in CLIENTS}
-    members = {group: Member(kind, 0, directory) for group, kind in CLIENTS.items()}
+    members = {
+        group: Member(kind, 0, directory, session_ms=SESSION_MS) for group, kind in CLIENTS.items()
+    }
     again: dict[str, list[int]] = {group: [] for group in CLIENTS}
     try:
         for group, member in members.items():

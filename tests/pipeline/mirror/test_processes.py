@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from echoless.testkit.admin import Admin
+from echoless.testkit.faults import Faults
 from tests.pipeline.mirror.source_records import PARTITIONS, produce
 from tests.pipeline.pipeline_process import PipelineProcess
 from tests.pipeline.stored_records import count_stored, stored_records
@@ -21,17 +23,23 @@ _RECORDS = 30_000
 
 
 @pytest.fixture
-def clusters(tmp_path: Path) -> Iterator[tuple[str, str]]:
+def target_broker(tmp_path: Path) -> Iterator[Echoless]:
+    """A broker in a separate process."""
+    target = Echoless(tmp_path / "target")
+    target.start()
+    yield target
+    target.kill()
+
+
+@pytest.fixture
+def clusters(tmp_path: Path, target_broker: Echoless) -> Iterator[tuple[str, str]]:
     """Source and target: brokers in separate processes; the source has records."""
     require("java", "spark-kafka")
     source = Echoless(tmp_path / "source", {"num_partitions": str(PARTITIONS)})
-    target = Echoless(tmp_path / "target")
     source.start()
-    target.start()
     produce(source.kafka_address, "orders", _RECORDS)
-    yield source.kafka_address, target.kafka_address
+    yield source.kafka_address, target_broker.kafka_address
     source.kill()
-    target.kill()
 
 
 def _arguments(clusters: tuple[str, str], checkpoint: Path, *more: str) -> tuple[str, ...]:
@@ -53,18 +61,21 @@ def _check_equal(clusters: tuple[str, str], count: int) -> None:
 
 
 def test_a_mirror_goes_on_after_its_driver_was_killed(
-    clusters: tuple[str, str], tmp_path: Path
+    clusters: tuple[str, str], target_broker: Echoless, tmp_path: Path
 ) -> None:
     """Killed in the middle and started again, it stores what was missing; SIGTERM ends it cleanly."""
     source, target = clusters
     arguments = _arguments(clusters, tmp_path / "checkpoint", "--metrics-listen", "127.0.0.1:0")
-    with PipelineProcess(*arguments, directory=tmp_path / "first") as first:
-        first.wait_until(lambda: count_stored(target, "orders", PARTITIONS) > _RECORDS // 6)
+    faults = Faults(Admin(target_broker.admin_address))
+    with (
+        faults.rule("hold_request", match={"api": "produce", "topic": "orders"}, skip=4) as held,
+        PipelineProcess(*arguments, directory=tmp_path / "first") as first,
+    ):
+        first.wait_until(lambda: held.held > 0)
         first.kill()
         first.wait_for_group()
-    assert count_stored(target, "orders", PARTITIONS) < _RECORDS, (
-        "it was to be killed before its end"
-    )
+    stored = count_stored(target, "orders", PARTITIONS)
+    assert 0 < stored < _RECORDS, "it was to be killed before its end"
     with PipelineProcess(*arguments, directory=tmp_path / "second") as second:
         second.wait_until(lambda: count_stored(target, "orders", PARTITIONS) == _RECORDS)
         produce(source, "orders", 1000, first=_RECORDS)

@@ -237,11 +237,13 @@ def test_a_range_that_compaction_has_emptied_ends(broker, monkeypatch):
     """The log's end is known, and no batch is left before it: the task ends, unless the broker may have them elsewhere."""
     broker.create(TOPIC, 1)
     write(broker.address, 0, 5)
-    options, span = _planned(broker, **{"kafkaConsumer.pollTimeoutMs": "1500", **_QUICK})
-    whole = PartitionLog.fetch
+    options, span = _planned(broker, **_QUICK)
+    clock, whole = _Clock(), PartitionLog.fetch
+    monkeypatch.setattr(span_rows, "time", clock)
 
     def emptied(log, offset, bytes_max):
         found = whole(log, offset, bytes_max)
+        clock.now += 20  # of the two minutes that a task waits
         return found if offset < 5 else found._replace(records=b"", readable_end=8)
 
     monkeypatch.setattr(PartitionLog, "fetch", emptied)
