@@ -200,7 +200,7 @@ async def altered(kafka: RawConnection, running: Running) -> None:
     )
     await kafka.call(api, 1, resources=(resource,), validate_only=False)
     partition: Partition = running.broker.replicas.held["t", 0]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while partition.log.config.compaction_rules.min_dirty_ratio:  # noqa: ASYNC110 - no event to wait for
             await asyncio.sleep(0.01)
 

@@ -516,7 +516,7 @@ async def test_flush_messages_of_one_flushes_before_the_acknowledgement(
         assert held(running).log.recovery_point == number + 1
     await produced(kafka, keyed_batch(pairs(*range(9))), "u")
     await produced(kafka, keyed_batch(pairs(1)), "u")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while held(running, "u").log.recovery_point < 10:
             await DISK.run(lambda: None)
 

@@ -88,7 +88,7 @@ async def test_messages_between_brokers_are_left_alone(lab: Lab, native: NativeC
     assert (await native.call("replica_fetch", **message))["type"] == "replica_fetch"
     name = lab.add({"type": "cut_replica_link", "broker_id": 2})
     native.send(type="replica_fetch", **message)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while lab.counts(name) != (1, 1):  # noqa: ASYNC110 - no event to wait for
             await asyncio.sleep(0)
 

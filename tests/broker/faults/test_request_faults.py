@@ -21,7 +21,7 @@ PRODUCE = {"api": "produce"}
 
 async def until(condition) -> None:
     """Lets the loop run until the condition holds."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - the condition is the broker's, not an event
             await asyncio.sleep(0)
 
@@ -165,7 +165,7 @@ async def test_half_an_answer_is_half_of_it(lab: Lab, kafka: RawConnection) -> N
     whole = len(await whole_answer(lab, kafka))
     lab.add("close_within", PRODUCE, times=1)
     send(kafka, batch(1))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         part = await kafka._reader.read(-1)
     assert 0 < len(part) < whole
 

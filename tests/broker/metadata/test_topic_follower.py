@@ -401,7 +401,7 @@ class TestConnection:
         await elsewhere.create_topic(NewTopic(name="t"))
         heard = asyncio.Event()
         here.listen(lambda _: heard.set())
-        await asyncio.wait_for(heard.wait(), 10)
+        await asyncio.wait_for(heard.wait(), 60)
         assert here.topics == elsewhere.topics
         assert tree.failure_count == 0
         await here.close()

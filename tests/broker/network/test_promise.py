@@ -176,7 +176,7 @@ async def test_a_drain_waits_for_promises(fed):
     await fed.keep(0)
     assert fed.transport.writes[0] == framed(b"1")
     fed.connection.connection_lost(None)
-    await asyncio.wait_for(drained, 10)
+    await asyncio.wait_for(drained, 60)
     fed.connection.host = ""
 
 
@@ -186,7 +186,7 @@ async def test_a_drain_ends_with_its_client(fed):
     drained = asyncio.ensure_future(fed.connection.drain())
     await asyncio.sleep(0)
     fed.connection.connection_lost(None)
-    await asyncio.wait_for(drained, 10)
+    await asyncio.wait_for(drained, 60)
     fed.connection.host = ""
 
 

@@ -54,7 +54,7 @@ class Transport:
     async def receive(self, data: bytes) -> None:
         """Gives the protocol what arrives, while it is read."""
         while data:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while not self._reads:  # noqa: ASYNC110 - an event would be another way to resume
                     await asyncio.sleep(0)
             buffer = self.protocol.get_buffer(-1)
@@ -119,7 +119,7 @@ def connection(inner: OpenSsl, host: str = "127.0.0.1", early: bytes = b"") -> T
 
 async def idle(records: TlsRecords) -> None:
     """Waits until the connection has no further step."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while records._waits or len(records._held) >= HEADER:  # noqa: ASYNC110 - nothing tells
             await asyncio.sleep(0)
 
@@ -193,7 +193,7 @@ async def test_addresses_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
         connection(OpenSsl(order, "many"), "127.0.0.2", early=TINY)
     other = OpenSsl(order, "other")
     connection(other, "127.0.0.3", early=TINY)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not other.steps:  # noqa: ASYNC110 - nothing tells
             await asyncio.sleep(0)
     assert order.count("many") <= 2

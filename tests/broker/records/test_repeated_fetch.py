@@ -240,7 +240,7 @@ async def test_a_connection_takes_its_rows_along(
         rows = {"t": [(index, 0) for index in range(ROWS)]}
         send(kafka, (0, -1), rows, version=11, max_wait_ms=LONG_MS)
         parts = running.broker.services.fetch
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while parts.repeated_rows != ROWS:  # noqa: ASYNC110 - the broker has read it
                 await asyncio.sleep(0)
             await kafka.close()

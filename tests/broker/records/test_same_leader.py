@@ -69,7 +69,7 @@ class Led:
 
 
 async def until(is_true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not is_true():  # noqa: ASYNC110 - no event tells
             await asyncio.sleep(0)
 

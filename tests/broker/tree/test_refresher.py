@@ -60,7 +60,7 @@ async def test_a_round_without_an_answer_is_tried_again(monkeypatch: pytest.Monk
     one = Refresher("test", refresh)
     one.start()
     one.ask()
-    await asyncio.wait_for(answered.wait(), 10)
+    await asyncio.wait_for(answered.wait(), 60)
     assert rounds.count == 3
     await one.close()
 
