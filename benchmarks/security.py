@@ -27,12 +27,12 @@ from benchmarks.pairs import Pair, pairs_of, run_load, several_in_turn
 from benchmarks.request_cost import processor_s
 from benchmarks.versus_kafka import KAFKA_JVM
 from echoless.protocol.sasl.mechanism import Mechanism
+from echoless.testkit.free_ports import free_port
 from tests.broker.authentication.log_in import log_in as log_in_raw
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.certificates import Authority
 from tests.support.client_security import log_in, tls_settings, write_settings
 from tests.support.echoless import LOOPBACK, REPOSITORY, Echoless
-from tests.support.free_port import free_port
 from tests.support.raw_client import RawConnection
 
 SIZES: Final = {"1 KB": 1_000, "16 KB": 16_000}

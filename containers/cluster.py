@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient
 
 from containers.podman import Container, PodmanError, compose, podman
 from containers.waiting import wait_until
-from tests.support.free_port import is_free
+from echoless.testkit.free_ports import is_free
 
 BROKER_IDS: Final = (1, 2, 3)
 BOOTSTRAP: Final = "127.0.0.1:19092,127.0.0.1:29092,127.0.0.1:39092"

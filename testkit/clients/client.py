@@ -16,7 +16,7 @@ PATIENT_REQUEST_TIMEOUT_MS: Final = 45_000
 """The same of a patient producer, longer than a scenario waits for anything: only the end of its
 connection makes it retry.
 """
-WAIT_S: Final = 20.0
+WAIT_S: Final = 40.0
 PASSWORD: Final = "correct-horse"  # noqa: S105 - of users who exist for one test
 
 

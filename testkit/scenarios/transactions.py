@@ -15,7 +15,8 @@ from echoless.testkit.scenarios.transactional_client import TransactionalClient
 from echoless.testkit.scenarios.transactional_play import HAVE_TO_BEGIN_ANEW, TransactionalPlay
 
 _STATE: Final = "__transaction_state"
-_TIMEOUT_MS: Final = 1500
+_TIMEOUT_MS: Final = 6000
+"""Longer than any client needs to begin and to send, also a JVM on a busy machine."""
 OF_ALL_FAMILIES: Final = (
     "commit-answer-lost",
     "zombie-transaction",

@@ -10,9 +10,9 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from echoless.testkit.free_ports import free_port
 from tests.applications.application import Application
 from tests.applications.servers import Servers
-from tests.support.free_port import free_port
 from tests.transactions.copied import read_all
 from tests.transactions.open_transactions import is_open
 

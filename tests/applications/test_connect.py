@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+from echoless.testkit.free_ports import free_port
 from tests.applications.application import Application
 from tests.applications.connect import Worker, sink, source, worker_settings
-from tests.support.free_port import free_port
 
 _LINES = [f"line {number}" for number in range(40)]
 _HALF = len(_LINES) // 2

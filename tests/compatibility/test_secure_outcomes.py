@@ -26,12 +26,12 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from echoless.testkit.free_ports import free_port
 from tests.compatibility.programs import PROGRAMS, Program
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.certificates import Authority
 from tests.support.client_security import log_in, tls_settings, write_settings
 from tests.support.echoless import LOOPBACK, Echoless
-from tests.support.free_port import free_port
 from tests.toolchain import require
 
 pytestmark = [pytest.mark.clients, pytest.mark.kafka, pytest.mark.slow]

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
+from echoless.testkit.free_ports import free_port
 from tests.support.echoless import REPOSITORY, SOURCES
-from tests.support.free_port import free_port
 from tests.support.server_process import ServerProcess
 from tests.toolchain import require
 

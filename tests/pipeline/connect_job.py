@@ -16,8 +16,8 @@ from pyspark.sql.connect.client.core import DefaultChannelBuilder
 
 from echoless.pipeline.exactly_once.data_source import register
 from echoless.pipeline.exactly_once.sink import ExactlyOnceSink
+from echoless.testkit.free_ports import free_port
 from tests.pipeline.secure_job import run
-from tests.support.free_port import free_port
 
 ROWS = 20
 _START_TIMEOUT_S: Final = 300

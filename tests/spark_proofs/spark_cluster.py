@@ -20,7 +20,7 @@ from typing import Final
 
 import pyspark
 
-from tests.support.free_port import free_port
+from echoless.testkit.free_ports import free_port
 from tests.support.process_tree import kill, processes_below
 from tests.support.quick_jvm import spark_options
 from tests.support.server_process import ServerProcess

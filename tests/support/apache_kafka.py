@@ -12,8 +12,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from echoless.testkit.free_ports import free_port
 from tests.support import quick_jvm
-from tests.support.free_port import free_port
 from tests.support.server_process import START_TIMEOUT_S, ServerProcess
 
 _CACHE = (Path(__file__).parents[2] / ".cache").resolve()

@@ -10,8 +10,8 @@ from typing import Self
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from echoless.testkit.free_ports import free_port
 from tests.support.apache_kafka import ApacheKafka
-from tests.support.free_port import free_port
 
 _TOPIC_TIMEOUT_S = 60.0
 

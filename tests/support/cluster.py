@@ -22,9 +22,9 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from echoless.testkit.free_ports import free_port
 from tests.support.cluster_security import ClusterSecurity
 from tests.support.echoless import LOOPBACK, SOURCES, Echoless
-from tests.support.free_port import free_port
 from tests.support.zookeeper import ZooKeeper
 
 ZOOKEEPER = "zookeeper"

@@ -17,8 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
+from echoless.testkit.free_ports import free_port
 from tests.support import apache_kafka, quick_jvm
-from tests.support.free_port import free_port
 from tests.support.server_process import ServerProcess
 
 TICK_MS: Final = 200

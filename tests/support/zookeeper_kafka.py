@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from echoless.testkit.free_ports import free_port
 from tests.support.apache_kafka import JARS, KafkaVersion
-from tests.support.free_port import free_port
 from tests.support.server_process import ServerProcess
 
 _READY: Final = re.compile(r"\[KafkaServer id=\d+\] started")

@@ -15,12 +15,12 @@ import pytest
 
 from echoless.broker.authentication.credentials import REFRESH_INTERVAL_S
 from echoless.protocol.sasl.mechanism import Mechanism
+from echoless.testkit.free_ports import free_port
 from tests.broker.authentication.log_in import log_in, with_users
 from tests.broker.handlers.test_alter_user_scram_credentials import altered, deletion, upsertion
 from tests.cli.command import Command
 from tests.compatibility.kafka_tools import run_tool
 from tests.support.echoless import LOOPBACK
-from tests.support.free_port import free_port
 from tests.support.raw_client import ConnectionEndedError, RawConnection
 from tests.support.zookeeper import ZooKeeper
 from tests.support.zookeeper_kafka import ZooKeeperKafka

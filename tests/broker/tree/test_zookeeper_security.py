@@ -21,8 +21,8 @@ from echoless.broker.tree.node_tree import (
     SetData,
 )
 from echoless.broker.tree.zookeeper import ZooKeeperNodeTree
+from echoless.testkit.free_ports import free_port
 from tests.broker.until import until
-from tests.support.free_port import free_port
 from tests.support.zookeeper import ZooKeeper
 from tests.toolchain import require
 

@@ -26,7 +26,7 @@ from echoless.broker.tree.node_tree import (
     SetData,
 )
 from echoless.broker.tree.zookeeper import ZooKeeperNodeTree
-from tests.support.free_port import free_port
+from echoless.testkit.free_ports import free_port
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.zookeeper import TICK_MS, ZooKeeper, ZooKeeperEnsemble
 

@@ -25,7 +25,7 @@ from tests.oracle.side import Sides
 
 EXPIRIES: Final = "members forgotten"
 TOO_SLOW: Final = "too slow to judge"
-_AGREE_S: Final = 12.0
+_AGREE_S: Final = 60.0
 _ASK_AGAIN_S: Final = 0.02
 _HEARTBEAT_S: Final = 0.5
 _CONNECTIONS: Final = 8

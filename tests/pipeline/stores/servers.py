@@ -15,9 +15,9 @@ from email.utils import formatdate
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from echoless.testkit.free_ports import free_port
 from tests.pipeline.stores.google_front import create_bucket, google_front
 from tests.pipeline.tools import AZURITE, FAKE_GCS, HADOOP, S3PROXY, VERSITYGW
-from tests.support.free_port import free_port
 from tests.support.server_process import ServerProcess
 from tests.toolchain import require
 

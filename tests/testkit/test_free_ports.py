@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from tests.support.free_port import free_port
+from echoless.testkit.free_ports import free_address
 
 COUNT = 300
 PROGRAM = f"""
-from tests.support.free_port import free_port
-print(*(free_port() for _ in range({COUNT})), flush=True)
+from echoless.testkit.free_ports import free_address
+print(*(free_address() for _ in range({COUNT})), flush=True)
 input()
 """
 
@@ -29,20 +29,20 @@ def test_no_port_is_given_twice() -> None:
         )
         for _ in range(3)
     ]
-    ports = [str(free_port()) for _ in range(COUNT)]
+    addresses = [free_address() for _ in range(COUNT)]
     for other in others:
         assert other.stdout is not None
-        ports += other.stdout.readline().split()
+        addresses += other.stdout.readline().split()
     for other in others:
         other.communicate("\n")
-    assert len(set(ports)) == len(ports) == 4 * COUNT
+    assert len(set(addresses)) == len(addresses) == 4 * COUNT
 
 
 @pytest.mark.slow
 def test_a_process_that_ends_gives_its_ports_back() -> None:
     """Two processes, one after the other, get more ports than there are."""
     few = f"""
-from tests.support import free_port as module
+from echoless.testkit import free_ports as module
 module._PORTS, module._TRIES = range(31_000, {31_000 + COUNT + 100}), {COUNT + 100}
 """
     for _ in range(2):
