@@ -19,7 +19,7 @@ _PORTS: Final = range(20_000, 32_000)
 """Below Linux's ephemeral range, so no outgoing connection takes a port between two starts."""
 _TRIES: Final = 1000
 _CLAIMS_IN: Final = Path("/tmp")  # noqa: S108 - a file of locks, without content
-"""Not TMPDIR, which each run of `make check` has for itself."""
+"""A place that all runs share, unlike TMPDIR."""
 _RANDOM: Final = random.SystemRandom()
 _given: Final[set[int]] = set()
 """The ports of this process, which its own locks do not keep from it."""

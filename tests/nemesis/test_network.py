@@ -21,7 +21,7 @@ def network() -> Iterator[Network]:
 
 
 _LOST_S = 1.0
-"""What is lost on its way is waited for so long. What is refused is waited for: a busy machine may take its time."""
+"""Time after which a connection counts as lost; a refusal comes at once, or when a busy machine gets to it."""
 _REFUSED_S = 60.0
 
 

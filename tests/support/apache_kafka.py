@@ -55,7 +55,7 @@ _PATIENT_MS = 60_000
 partitions had no leader for a moment, and then another leader epoch.
 """
 _AGAIN_MS = 2_000
-"""That of later lives: after a kill the controller waits this long before it lets the broker in again."""
+"""Session of the later lives: after a kill the controller waits this long before it lets the broker in again."""
 _LOG4J = """\
 log4j.rootLogger=WARN, console
 log4j.logger.kafka.server.KafkaRaftServer=INFO

@@ -30,7 +30,7 @@ PARTITIONS = 3
 RECORDS, LATER = 1800, 180
 BATCH_RECORDS = 900
 SESSION_MS = 60_000
-"""Of a member that stalls: one that is put out of its group reads again from what it has committed."""
+"""Session that outlasts a stall: a member that is put out of its group reads again from what it has committed."""
 _READ_S = 300
 """Four clients start at once, three of them in Java."""
 ABORTED = 10**9

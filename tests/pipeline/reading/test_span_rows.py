@@ -238,7 +238,7 @@ def test_a_range_that_compaction_has_emptied_ends(broker, monkeypatch):
     broker.create(TOPIC, 1)
     write(broker.address, 0, 5)
     options, span = _planned(broker, **_QUICK)
-    clock, whole = _Clock(), PartitionLog.fetch
+    clock, whole = Clock(), PartitionLog.fetch
     monkeypatch.setattr(span_rows, "time", clock)
 
     def emptied(log, offset, bytes_max):

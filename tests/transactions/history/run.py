@@ -55,7 +55,7 @@ _KILLS_LEAST: Final = 3
 _ENDS_LEAST: Final = {Outcome.OK: 21, Outcome.FAILED: 6}
 _COPYING_LEAST: Final = 6
 _LATEST_S: Final = 240.0
-"""On a slow machine a run lasts until so much was done; but no longer than this beyond its time."""
+"""Time for which a run on a slow machine goes on beyond its own, until so much was done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
