@@ -82,7 +82,9 @@ class Metrics:
     duplicates_total: int = 0
     """Batches found in the window and acknowledged without being stored again."""
     divergent_duplicates_total: int = 0
-    """Duplicates whose bytes differ from what was stored."""
+    """Duplicates with the records that are stored and other bytes: times, or compression."""
+    reused_sequences_total: int = 0
+    """Batches refused because their sequences are stored with other records."""
     rejects: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     """Batches refused by the de-duplication decision, by the name of the error code."""
     faults: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))

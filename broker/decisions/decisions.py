@@ -285,7 +285,7 @@ class Decisions:
             outcome=REJECT, error_code=reject.code, reason=reject.reason, window=window
         )
         if isinstance(reject, OtherRecords):
-            self._metrics.divergent_duplicates_total += 1
+            self._metrics.reused_sequences_total += 1
         if (
             isinstance(reject, OtherRecords)
             or reject.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -490,7 +490,7 @@ async def test_a_repeat_is_the_same_when_the_codec_of_the_topic_has_changed(
     other = keyed_batch(pairs(*range(30, 60)), producer_id=7, sequence=30)
     assert await produced(kafka, second) == (ErrorCode.NONE, 30)
     assert await produced(kafka, other) == (ErrorCode.UNKNOWN_PRODUCER_ID, -1)
-    assert (metrics.duplicates_total, metrics.divergent_duplicates_total) == (1, 1)
+    assert (metrics.duplicates_total, metrics.reused_sequences_total) == (1, 1)
 
 
 async def test_no_client_sets_the_time_of_tombstones(kafka: RawConnection) -> None:
