@@ -156,7 +156,7 @@ def test_admin_port_shows_the_same_broker(broker: Echoless, echoless: Command) -
 
 
 def _get(broker: Echoless, path: str) -> Any:
-    with urllib.request.urlopen(f"http://{broker.admin_address}{path}", timeout=10) as response:
+    with urllib.request.urlopen(f"http://{broker.admin_address}{path}", timeout=60) as response:
         return json.load(response)
 
 

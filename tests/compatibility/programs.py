@@ -21,6 +21,8 @@ BUILT = REPOSITORY / ".cache" / "clients"
 JAVA_VERSIONS = ("3.9.1", "4.4.0")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _TIMEOUT_S = 240
+_IDLE_TIMEOUT_MS = 60_000
+"""Time without a record after which a consumer gives up, which is a failure: one that has read everything ends by itself."""
 _STDERR_SHOWN = 4000
 
 
@@ -53,6 +55,8 @@ class Program:
 
     def run(self, command: str, **options: object) -> dict[str, Any]:
         """Runs to the end and returns the summary; anything lost is a ProgramError."""
+        if command == "consume":
+            options = {"idle_timeout_ms": _IDLE_TIMEOUT_MS, **options}
         process = self.start(command, **options)
         try:
             output, said = process.communicate(timeout=_TIMEOUT_S)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-_PATIENCE_S = 30.0
+_PATIENCE_S = 60.0
 _LOOK_EVERY_MS = 25
 
 

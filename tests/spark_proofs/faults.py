@@ -21,7 +21,7 @@ from tests.support.process_tree import kill
 logger = logging.getLogger(__name__)
 
 _WIRES: Final = {Kind.FAIL_TASK: trip_wires.FAIL, Kind.SLOW_TASK: trip_wires.SLOW}
-_WORKER_WAIT_S: Final = 15.0
+_WORKER_WAIT_S: Final = 60.0
 
 
 class Faults:

@@ -50,7 +50,6 @@ FAMILIES: Final = (
 KAFKA_SETTINGS: Final = {"log.cleaner.backoff.ms": "100"}
 _SEGMENT_BYTES: Final = (2_000, 20_000, 200_000)
 _DAY_MS: Final = 86_400_000
-_IDLE_TIMEOUT_MS: Final = 10_000
 _CLEANED_WITHIN_S: Final = 120
 _Log = Mapping[int, Sequence[str]]
 """By partition: offset and canonical bytes of each record."""
@@ -208,7 +207,6 @@ def _read(
             topic=topic.name,
             partitions=len(topic.shapes),
             records=lines,
-            idle_timeout_ms=_IDLE_TIMEOUT_MS,
         )
     except ProgramError as error:
         said = str(error)[-300:]

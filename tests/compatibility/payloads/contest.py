@@ -28,7 +28,6 @@ TAKEN_BY_KAFKA: Final = "refused, and taken by Kafka"
 """For reasons that `docs/differences.md` names: several frames, bytes behind one."""
 _ROUNDS_MAX: Final = 10
 """A payload that a consumer does not read hides those behind it: they are read again without it."""
-_IDLE_TIMEOUT_MS: Final = 5_000
 
 
 @dataclass(slots=True)
@@ -134,7 +133,6 @@ def _read(program: Program, address: str, topic: str, directory: Path) -> _Read:
             topic=topic,
             partitions=1,
             records=lines,
-            idle_timeout_ms=_IDLE_TIMEOUT_MS,
         )
     except ProgramError as error:
         said = str(error)[-300:]
