@@ -31,7 +31,7 @@ _PATTERNS: Final = ("ord", "^b", "orders|plain", ".", _NO_TOPIC)
 _STREAM_SHARE: Final = 0.1
 _OPEN: Final = "held"
 _SPARK_S: Final = 300
-_POLL_MS: Final = 3000
+_POLL_MS: Final = 20_000
 _REFUSALS: Final = (PySparkException, Py4JJavaError)
 """Some of the connector's own errors are not translated."""
 Options = dict[str, str]
