@@ -77,7 +77,7 @@ def audit(
     batches, runs, extents, parts = (tables.read(name, table.ddl) for name, table in TABLES.items())
     transactions = tables.keep("transactions", judge_transactions(parts))
     partitions = tables.keep("partitions", _summarise(extents, transactions))
-    compaction = {**checkpoints.compaction, **dict.fromkeys(_with_sparse_batches(partitions), True)}
+    compaction = _compaction(partitions, checkpoints)
     complete = frozenset(
         tuple(row) for row in partitions.where("first_offset = 0").select(*PARTITION_KEY).collect()
     )
@@ -132,7 +132,7 @@ def _of_producers(
     batches: DataFrame,
     transactions: DataFrame,
     hidden: DataFrame,
-    compaction: Mapping[PartitionOfReplica, bool],
+    compaction: Mapping[PartitionOfReplica, bool | None],
 ) -> DataFrame:
     """Makes notes of the findings about producers that something else explains."""
     placed = place_and_excuse(judged.cache(), batches, transactions)
@@ -140,10 +140,19 @@ def _of_producers(
     return excuse_compacted(excuse_hidden(placed, hidden), batches, compacted)
 
 
-def _with_sparse_batches(partitions: DataFrame) -> list[PartitionOfReplica]:
-    """Returns the logs that have batches which only compaction leaves."""
-    rows = partitions.where("sparse > 0").select(*PARTITION_KEY).collect()
-    return [(row[0], row[1], row[2]) for row in rows]
+def _compaction(
+    partitions: DataFrame, checkpoints: LogCheckpoints
+) -> dict[PartitionOfReplica, bool | None]:
+    """Returns whether each log may have been compacted; None where nothing says so.
+
+    A topic has one policy, and a follower copies what its leader's cleaner has left: a sign of compaction in one log counts
+    for all of its topic.
+    """
+    rows = partitions.select(*PARTITION_KEY, "sparse").collect()
+    sparse = {row[1] for row in rows if row[3]}
+    topics = sparse | {key[1] for key, is_one in checkpoints.compaction.items() if is_one}
+    keys = [(row[0], row[1], row[2]) for row in rows]
+    return {key: True if key[1] in topics else checkpoints.compaction.get(key) for key in keys}
 
 
 def _named(findings: DataFrame, name_producers: NameProducers | None) -> DataFrame:

@@ -63,7 +63,7 @@ def judge_runs(
 def judge_extents(
     extents: DataFrame,
     promised: Mapping[PartitionOfReplica, int],
-    compaction: Mapping[PartitionOfReplica, bool],
+    compaction: Mapping[PartitionOfReplica, bool | None],
 ) -> DataFrame:
     """Judges bytes and offsets.
 
