@@ -46,7 +46,7 @@ def compare_replicas(
     checkpoints: LogCheckpoints,
     compaction: Mapping[PartitionOfReplica, bool | None],
 ) -> DataFrame:
-    """Finds the first difference of each partition that more than one replica has.
+    """Finds the first difference of each partition that more than one replica has, a contradiction before a lack.
 
     Offsets that damage hides in one replica (`hidden`) are compared in none.
     """
@@ -74,9 +74,9 @@ def compare_replicas(
     suspects = compared.join(f.broadcast(ranges), [*_PARTITION, "range"])
     first_offsets = (
         _differing_offsets(suspects)
-        .groupBy(*_PARTITION, "is_conflict")
-        .agg(f.min(f.struct("base_offset", "reason")).alias("first"))
-        .select(*_PARTITION, "is_conflict", "first.*")
+        .groupBy(*_PARTITION)
+        .agg(f.min(f.struct("is_note", "base_offset", "reason")).alias("first"))
+        .select(*_PARTITION, "first.*")
     )
     return _findings(suspects, first_offsets)
 
@@ -134,7 +134,7 @@ def _differing_ranges(compared: DataFrame) -> DataFrame:
 
 
 def _differing_offsets(suspects: DataFrame) -> DataFrame:
-    """Returns the base offsets at which replicas contradict each other (`is_conflict`), or one lacks a batch."""
+    """Returns the base offsets at which replicas contradict each other, and those at which one lacks a batch (`is_note`)."""
     by_replica = (
         suspects.withColumn("identity", _identity())
         .withColumn("whole", f.when(_is_whole(), f.col("digest")))
@@ -170,7 +170,7 @@ def _differing_offsets(suspects: DataFrame) -> DataFrame:
         .otherwise(f.lit(""))
     )
     return offsets.where(conflicts | is_unexplained).select(
-        *_PARTITION, "base_offset", conflicts.alias("is_conflict"), reason.alias("reason")
+        *_PARTITION, "base_offset", (~conflicts).alias("is_note"), reason.alias("reason")
     )
 
 
@@ -211,7 +211,7 @@ def _findings(suspects: DataFrame, first_offsets: DataFrame) -> DataFrame:
     texts = f.concat_ws("; ", f.array_sort(f.collect_list(batch)))
     found = (
         suspects.join(f.broadcast(first_offsets), [*_PARTITION, "base_offset"])
-        .groupBy(*_PARTITION, "base_offset", "committed", "is_conflict", "reason")
+        .groupBy(*_PARTITION, "base_offset", "committed", "is_note", "reason")
         .agg(
             f.concat(texts, f.col("reason")).alias("text"),
             f.min("replica").alias("replica"),
@@ -221,7 +221,7 @@ def _findings(suspects: DataFrame, first_offsets: DataFrame) -> DataFrame:
             f.min("max_timestamp").alias("timestamp"),
         )
     )
-    is_problem = f.col("is_conflict") & (f.col("base_offset") < f.col("committed"))
+    is_problem = ~f.col("is_note") & (f.col("base_offset") < f.col("committed"))
     columns = {
         "severity": f.when(is_problem, Severity.PROBLEM.value).otherwise(Severity.NOTE.value),
         "kind": f.lit(FindingKind.DIVERGENCE.value),

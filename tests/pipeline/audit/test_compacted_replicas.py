@@ -15,9 +15,11 @@ import pytest
 from echoless.pipeline.audit.findings import Finding, FindingKind, Severity
 from echoless.pipeline.audit.log_checkpoints import read_checkpoints
 from echoless.protocol.record_batch import leader_stamp, read_header
+from echoless.storage.compaction.rewrite import emptied
 from echoless.storage.log import Log
 from echoless.storage.log_directory import LogDirectory
 from echoless.storage.os_file_system import OsFileSystem
+from tests.pipeline.audit.without_spark import read_batches
 from tests.pipeline.written_logs import NOW_MS
 from tests.storage.compaction.keyed_log import CONFIG, batches_of, clean, keyed_batch
 
@@ -139,3 +141,113 @@ def test_a_copy_of_a_cleaned_log_is_sound(spark, tmp_path):
     found = audited(spark, [*paths.values()], tmp_path / "all")
     assert problems(found) == []
     assert [one for one in found if one.kind == FindingKind.DIVERGENCE] == []
+
+
+def compared(
+    spark: SparkSession,
+    root: Path,
+    logs: dict[str, tuple[Sequence[bytes], Sequence[bytes]]],
+    *,
+    cleaned_to: int = 0,
+) -> dict[str, tuple[str, int | None, str]]:
+    """Compares two replicas of compacted topics; what was found of each: severity, offset, and a word of the text."""
+    import pyarrow as pa
+
+    from echoless.pipeline.audit.log_checkpoints import LogCheckpoints
+    from echoless.pipeline.audit.replicas import compare_replicas
+
+    batches, partitions = [], []
+    for replica in (0, 1):
+        directory = LogDirectory.open(
+            str(root / str(replica)),
+            broker_id=1,
+            fs=OsFileSystem(),
+            now_ms=NOW_MS,
+            config_for=lambda _: CONFIG,
+        )
+        for topic, both in logs.items():
+            log = directory.create(topic, 0, uuid.UUID(int=1), CONFIG, now_ms=NOW_MS)
+            copy(log, both[replica])
+            partitions.append((str(replica), topic, 0, 0, log.log_end_offset))
+        directory.close({})
+        batches += [
+            rows.set_column(0, "replica", pa.repeat(str(replica), rows.num_rows))
+            for rows in read_batches(root / str(replica))
+        ]
+    keys = [row[:3] for row in partitions]
+    found = compare_replicas(
+        spark.createDataFrame(pa.Table.from_batches(batches)),
+        spark.createDataFrame(
+            partitions,
+            "replica string, topic string, partition int, first_offset long, end_offset long",
+        ),
+        spark.createDataFrame(
+            [],
+            "replica string, topic string, partition int, hidden_from long, hidden_to long, hidden long",
+        ),
+        LogCheckpoints(
+            recovery_points={},
+            high_watermarks=dict.fromkeys(keys, 27),
+            cleaned=dict.fromkeys(keys[: len(logs)], cleaned_to),
+            compaction={},
+        ),
+        dict.fromkeys(keys, True),
+    )
+    rows = [(row.topic, row.severity, row.base_offset, row.text) for row in found.collect()]
+    assert len({row[0] for row in rows}) == len(rows), rows
+    return {
+        topic: (severity, offset, text.partition("; another")[2])
+        for topic, severity, offset, text in rows
+    }
+
+
+def batch_at(number: int, *, epoch: int = 0, value: bytes = b"v", shift: int = 0) -> bytes:
+    """The one with the offsets 3 * number to 3 * number + 2."""
+    batch = keyed_batch(
+        [(b"%d" % key, value) for key in range(3)],
+        producer_id=7,
+        epoch=epoch,
+        sequence=3 * number,
+        timestamp=NOW_MS,
+    )
+    return leader_stamp(read_header(batch), 3 * number + shift, 0) + batch[16:]
+
+
+def without_records(batch: bytes) -> bytes:
+    """As compaction leaves the last one of a producer."""
+    return emptied(read_header(batch))
+
+
+def test_only_what_two_replicas_kept_can_differ(spark, tmp_path):
+    """Lost records may have been cleaned away: a note, where no cleaner that is known has been."""
+    log = [batch_at(number) for number in range(10)]
+
+    def other(number: int, *batches: bytes) -> tuple[list[bytes], list[bytes]]:
+        return log, [*log[:number], *batches, *log[number + 1 :]]
+
+    found = compared(
+        spark,
+        tmp_path,
+        {
+            "same": (log, log),
+            "cleaned": other(1),
+            "emptied": other(6, without_records(log[6])),
+            "lost": other(6),
+            "changed": other(6, batch_at(6, value=b"w")),
+            "changed-below": other(1, batch_at(1, value=b"w")),
+            "another-epoch": other(6, without_records(batch_at(6, epoch=1))),
+            "overlapping": (log, [*log[:6], batch_at(6, shift=1), *log[8:]]),
+            "uncommitted": other(9, batch_at(9, value=b"w")),
+        },
+        cleaned_to=12,
+    )
+    assert {topic: row[:2] for topic, row in found.items()} == {
+        "lost": (NOTE, 18),
+        "changed": (PROBLEM, 18),
+        "changed-below": (PROBLEM, 3),
+        "another-epoch": (PROBLEM, 18),
+        "overlapping": (PROBLEM, 19),
+        "uncommitted": (NOTE, 27),
+    }
+    assert found["lost"][2].startswith(" replica lacks it")
+    assert found["overlapping"][2].startswith(" replica has a batch with some")
