@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +23,7 @@ from echoless.pipeline.audit.compaction import excuse_compacted
 from echoless.pipeline.audit.extents import FAULT_RECORD_COUNT
 from echoless.pipeline.audit.findings import FINDING_DDL, Finding, FindingKind, Severity
 from echoless.pipeline.audit.log_bounds import LogBounds, findings_about_bounds
-from echoless.pipeline.audit.log_checkpoints import LogCheckpoints, read_bounds
+from echoless.pipeline.audit.log_checkpoints import LogCheckpoints, read_bounds, read_cleaned
 from echoless.pipeline.audit.producer_names import PRODUCERS_MAX, Place, ProducerNames
 from echoless.pipeline.audit.replicas import compare_replicas
 from echoless.pipeline.audit.runs import PARTITION_KEY
@@ -65,11 +65,13 @@ def audit(
     *,
     checkpoints: LogCheckpoints,
     expiration_ms: int = EXPIRATION_MS_DEFAULT,
+    compacted: Collection[str] = (),
     name_producers: NameProducers | None = None,
 ) -> AuditTables:
     """Reads the logs that `source` names (options of `echoless-batches`) and judges them.
 
-    All tables are written below `directory`, which must not have any yet.
+    `compacted`: topics that are known to be, or to have been, compacted. All tables are written below `directory`, which must not
+    have any yet.
     """
     directory = directory.resolve()  # tasks may have another working directory
     tables = _Tables(session, directory)
@@ -77,11 +79,16 @@ def audit(
     batches, runs, extents, parts = (tables.read(name, table.ddl) for name, table in TABLES.items())
     transactions = tables.keep("transactions", judge_transactions(parts))
     partitions = tables.keep("partitions", _summarise(extents, transactions))
-    compaction = _compaction(partitions, checkpoints)
+    # A running broker may have cleaned a log for the first time since.
+    cleaned = read_cleaned({key[0] for key in checkpoints.bounds})
+    checkpoints = replace(checkpoints, cleaned={**checkpoints.cleaned, **cleaned})
+    compaction = _compaction(partitions, checkpoints, compacted)
     complete = frozenset(
         tuple(row) for row in partitions.where("first_offset = 0").select(*PARTITION_KEY).collect()
     )
-    of_log = judge_extents(extents, checkpoints.recovery_points, compaction).cache()
+    of_log = judge_extents(
+        extents, checkpoints.recovery_points, compaction, checkpoints.meeting
+    ).cache()
     hidden = hidden_offsets(of_log)
     of_producers = _of_producers(
         judge_runs(runs, complete, expiration_ms), batches, transactions, hidden, compaction
@@ -136,12 +143,12 @@ def _of_producers(
 ) -> DataFrame:
     """Makes notes of the findings about producers that something else explains."""
     placed = place_and_excuse(judged.cache(), batches, transactions)
-    compacted = [key for key, is_compacted in compaction.items() if is_compacted]
+    compacted = {key: bool(known) for key, known in compaction.items() if known is not False}
     return excuse_compacted(excuse_hidden(placed, hidden), batches, compacted)
 
 
 def _compaction(
-    partitions: DataFrame, checkpoints: LogCheckpoints
+    partitions: DataFrame, checkpoints: LogCheckpoints, compacted: Collection[str]
 ) -> dict[PartitionOfReplica, bool | None]:
     """Returns whether each log may have been compacted; None where nothing says so.
 
@@ -149,8 +156,10 @@ def _compaction(
     for all of its topic.
     """
     rows = partitions.select(*PARTITION_KEY, "sparse").collect()
-    sparse = {row[1] for row in rows if row[3]}
-    topics = sparse | {key[1] for key, is_one in checkpoints.compaction.items() if is_one}
+    topics = (
+        {row[1] for row in rows if row[3]} | {key[1] for key in checkpoints.cleaned} | {*compacted}
+    )
+    topics |= {key[1] for key, is_one in checkpoints.compaction.items() if is_one}
     keys = [(row[0], row[1], row[2]) for row in rows]
     return {key: True if key[1] in topics else checkpoints.compaction.get(key) for key in keys}
 

@@ -52,6 +52,10 @@ def audit_command(
     topic: Annotated[
         str | None, typer.Option(help="Only this topic; default: all but internal ones.")
     ] = None,
+    compacted: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TOPIC", help="A topic that is, or was, compacted; may be repeated."),
+    ] = None,
     internal: Annotated[
         bool, typer.Option("--internal", help="Internal topics, too: offsets, transactions.")
     ] = False,
@@ -88,6 +92,7 @@ def audit_command(
             output or Path(temporary),
             checkpoints=checkpoints,
             expiration_ms=expiration_ms,
+            compacted=compacted or (),
             name_producers=_names(paths or [], bootstrap_server, security, admin_server),
         )
         if report is not None:

@@ -7,12 +7,13 @@ it stays a problem. Holes that several producers share are counted for each.
 
 What is left of a compacted batch keeps offsets and sequences: `last_offset_delta` and `base_sequence` are as they were,
 only its records are fewer. Whether a log was compacted is known from such batches, from the checkpoint of the cleaner in
-a data directory, or from the topic's `cleanup.policy` in a running cluster.
+a data directory, or from the topic's `cleanup.policy` in a running cluster. Where it is not known, of a partition's directory
+alone or without the right to ask for the policy, the note says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from typing import Final
 
 from pyspark.sql import DataFrame, Window
@@ -22,16 +23,20 @@ from echoless.pipeline.audit.findings import Finding, FindingKind, Severity
 from echoless.pipeline.audit.runs import PARTITION_KEY
 from echoless.pipeline.audit.streams import PartitionOfReplica
 
-_KEY_DDL: Final = "replica string, topic string, partition int"
+_KEY_DDL: Final = "replica string, topic string, partition int, is_known boolean"
 
 
 def excuse_compacted(
-    of_producers: DataFrame, batches: DataFrame, compacted: Collection[PartitionOfReplica]
+    of_producers: DataFrame, batches: DataFrame, compacted: Mapping[PartitionOfReplica, bool]
 ) -> DataFrame:
-    """Replaces the gaps that compaction explains by one note for each log."""
+    """Replaces the gaps that compaction explains by one note for each log.
+
+    `compacted`: the logs that may have been compacted, and whether that is known.
+    """
     if not compacted:
         return of_producers
-    keys = f.broadcast(of_producers.sparkSession.createDataFrame(sorted(compacted), _KEY_DDL))
+    rows = [(*key, is_known) for key, is_known in sorted(compacted.items())]
+    keys = f.broadcast(of_producers.sparkSession.createDataFrame(rows, _KEY_DDL))
     is_gap = (f.col("kind") == FindingKind.GAP) & (f.col("severity") == Severity.PROBLEM)
     gaps = of_producers.where(is_gap).join(keys, list(PARTITION_KEY))
     if gaps.isEmpty():
@@ -67,7 +72,7 @@ def _missing_offsets(batches: DataFrame) -> DataFrame:
 
 def _notes(judged: DataFrame) -> DataFrame:
     """Makes one note for each log, about all that compaction explains in it."""
-    found = judged.groupBy(*PARTITION_KEY).agg(
+    found = judged.groupBy(*PARTITION_KEY, "is_known").agg(
         f.count("*").alias("gaps"),
         f.countDistinct("producer_id").alias("producers"),
         f.sum("records").alias("records"),
@@ -75,9 +80,10 @@ def _notes(judged: DataFrame) -> DataFrame:
         f.max("base_offset").alias("last_offset"),
     )
     text = f.format_string(
-        "%d gaps in the sequences of %d producers, where as many offsets are missing: compaction has removed them",
+        "%d gaps in the sequences of %d producers, where as many offsets are missing: compaction has removed them%s",
         "gaps",
         "producers",
+        f.when(f.col("is_known"), "").otherwise(", or they are lost"),
     )
     columns = {
         "severity": f.lit(Severity.NOTE.value),

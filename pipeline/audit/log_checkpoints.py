@@ -21,6 +21,7 @@ from echoless.pipeline.batches.data_directory import (
     PartitionDirectory,
     find_partitions,
     has_checked_offsets,
+    is_of_echoless,
     list_segments,
     read_offsets,
 )
@@ -44,6 +45,8 @@ class LogCheckpoints:
     """Offsets below which the cleaner has been, of logs that are compacted."""
     compaction: Mapping[PartitionOfReplica, bool]
     """Whether a log may have been compacted, where that is known."""
+    meeting: frozenset[PartitionOfReplica] = frozenset()
+    """Logs whose files meet though they were compacted, as Echoless leaves them."""
     bounds: Mapping[PartitionOfReplica, LogBounds] = field(default_factory=dict)
     """Beginnings and ends of logs, as far as they are known without the batches."""
 
@@ -66,20 +69,22 @@ def read_checkpoints(paths: Sequence[str]) -> LogCheckpoints:
     """Reads the checkpoints of data directories. Raises `NotADataDirectoryError`."""
     recovery_points: dict[PartitionOfReplica, int] = {}
     high_watermarks: dict[PartitionOfReplica, int] = {}
-    cleaned: dict[PartitionOfReplica, int] = {}
     compaction: dict[PartitionOfReplica, bool] = {}
+    meeting: set[PartitionOfReplica] = set()
+    cleaned = read_cleaned(paths)
     for path in paths:
         directory = Path(path)
         is_whole = (directory / META_PROPERTIES).exists()
-        cleaner = read_offsets(directory, CLEANER_CHECKPOINT)
-        cleaned |= {(path, *key): offset for key, offset in cleaner.items()}
         offsets = read_offsets(directory, RECOVERY_POINT_CHECKPOINT)
         was_clean = any((directory / name).exists() for name in CLEAN_SHUTDOWN)
         for part in find_partitions(directory):
             key = TopicPartition(part.topic, part.partition)
             recovery_points[path, *key] = _WHOLE_LOG if was_clean else offsets.get(key, 0)
-            if is_whole or key in cleaner:
-                compaction[path, *key] = key in cleaner or part.topic in INTERNAL_TOPICS
+            is_compacted = part.topic in INTERNAL_TOPICS or (path, *key) in cleaned
+            if is_whole or is_compacted:
+                compaction[path, *key] = is_compacted
+            if is_of_echoless(part):
+                meeting.add((path, *key))
         for key, offset in read_offsets(directory, HIGH_WATERMARK_CHECKPOINT).items():
             high_watermarks[path, *key] = offset
     return LogCheckpoints(
@@ -87,8 +92,18 @@ def read_checkpoints(paths: Sequence[str]) -> LogCheckpoints:
         high_watermarks=high_watermarks,
         cleaned=cleaned,
         compaction=compaction,
+        meeting=frozenset(meeting),
         bounds=read_bounds(paths),
     )
+
+
+def read_cleaned(paths: Iterable[str]) -> dict[PartitionOfReplica, int]:
+    """Reads which logs the cleaners of data directories have been in, and up to where."""
+    return {
+        (path, *key): offset
+        for path in paths
+        for key, offset in read_offsets(Path(path), CLEANER_CHECKPOINT).items()
+    }
 
 
 def read_bounds(paths: Iterable[str]) -> dict[PartitionOfReplica, LogBounds]:

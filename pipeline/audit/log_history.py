@@ -4,8 +4,9 @@ Offsets never overlap and never decrease, leader epochs never decrease, and ever
 offsets; the batches around it show which ones.
 
 Compaction leaves holes between the batches of a file, so these are a note, one for each log; in a log that is known
-not to be compacted they are a problem. Compaction keeps the last batch of each file, and the first offset in its name, so the
-name of the next file continues the offsets: otherwise a file is missing, which is a problem. Its first batch may be gone.
+not to be compacted they are a problem. Echoless's compaction keeps the last batch of each file, and the first offset in its name,
+so the name of the next file continues the offsets: otherwise a file is missing, which is a problem. Its first batch may be gone.
+Kafka's keeps no such batch, and its followers name a file by the first batch that they copy: a hole like any other.
 
 Bytes at the very end of a log that are not a whole batch were never promised to be on disk, unless they are below
 the recovery point or the broker was stopped cleanly: a note, as in `echoless verify`.
@@ -26,7 +27,7 @@ from echoless.pipeline.audit.findings import Finding, FindingKind, Severity
 _CAUSES: Final = {
     None: "compaction removed them, or they are lost",
     True: "compaction removed them",
-    False: "they are lost, for this log is not compacted",
+    False: "they are lost, for nothing says that its topic is compacted (--compacted)",
 }
 
 
@@ -38,6 +39,8 @@ class LogHistory:
     """Offset below which everything was promised to be on disk."""
     is_compacted: bool | None = None
     """Whether compaction may have removed batches; None if it is not known."""
+    files_meet: bool = True
+    """Whether compaction leaves no hole between two files."""
     next_offset: int | None = None
     """End of the extents so far, below which no other may begin; None before the first one."""
     file: str | None = None
@@ -110,7 +113,9 @@ class LogHistory:
         self.leader_epoch = max(self.leader_epoch, extent.last_leader_epoch or 0)
 
     def _misplaced(self, extent: Extent, found: int, expected: int) -> Iterator[Finding]:
-        if found > expected and (extent.file == self.file or _first_offset(extent) <= expected):
+        is_in_file = extent.file == self.file or _first_offset(extent) <= expected
+        may_not_meet = not self.files_meet and self.is_compacted is not False
+        if found > expected and (is_in_file or may_not_meet):
             self._count_holes(extent, range(expected, found), 1, found - expected)
             return
         kind = FindingKind.OFFSET_GAP if found > expected else FindingKind.OFFSET_REPEAT

@@ -64,11 +64,12 @@ def judge_extents(
     extents: DataFrame,
     promised: Mapping[PartitionOfReplica, int],
     compaction: Mapping[PartitionOfReplica, bool | None],
+    meeting: frozenset[PartitionOfReplica],
 ) -> DataFrame:
     """Judges bytes and offsets.
 
     `promised`: offsets below which everything must be on disk; `compaction`: whether logs may have been compacted, where
-    that is known.
+    that is known; `meeting`: logs whose compaction leaves no hole between two files.
     """
 
     def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -78,7 +79,7 @@ def judge_extents(
                 finding
                 for key, group in groupby(rows, _partition_of)
                 for finding in _judge_partition(
-                    LogHistory(promised.get(key, 0), compaction.get(key)), group
+                    LogHistory(promised.get(key, 0), compaction.get(key), key in meeting), group
                 )
             ),
             Finding,

@@ -25,6 +25,7 @@ RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
 LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 META_PROPERTIES: Final = "meta.properties"
+PARTITION_METADATA: Final = "partition.metadata"
 INTERNAL_TOPICS: Final = frozenset(
     ("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata")
 )
@@ -158,6 +159,14 @@ def has_checked_offsets(directory: Path, name: str) -> bool:
     try:
         return (directory / name).read_text(encoding="utf-8").startswith("1\n")
     except (OSError, ValueError):
+        return False
+
+
+def is_of_echoless(part: PartitionDirectory) -> bool:
+    """Whether Echoless has created a log, and no Kafka broker: its `partition.metadata` has a checksum."""
+    try:
+        return b"\ncrc32c: " in (part.path / PARTITION_METADATA).read_bytes()
+    except OSError:
         return False
 
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pytest
 
 from echoless.pipeline.audit.findings import Finding, FindingKind, Severity
-from echoless.pipeline.audit.log_checkpoints import read_checkpoints
+from echoless.pipeline.audit.log_checkpoints import LogCheckpoints, read_checkpoints
 from echoless.protocol.record_batch import leader_stamp, read_header
 from echoless.storage.compaction.rewrite import emptied
 from echoless.storage.log import Log
 from echoless.storage.log_directory import LogDirectory
 from echoless.storage.os_file_system import OsFileSystem
-from tests.pipeline.audit.without_spark import read_batches
+from tests.pipeline.audit.without_spark import judge_logs, read_batches
 from tests.pipeline.written_logs import NOW_MS
 from tests.storage.compaction.keyed_log import CONFIG, batches_of, clean, keyed_batch
 
@@ -122,12 +122,22 @@ def write_replicas(root: Path) -> dict[str, Path]:
     return paths
 
 
-def audited(spark: SparkSession, directories: Sequence[Path], output: Path) -> list[Finding]:
+@pytest.fixture(scope="module")
+def replicas(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return write_replicas(tmp_path_factory.mktemp("replicas"))
+
+
+def audited(
+    spark: SparkSession,
+    directories: Sequence[Path],
+    output: Path,
+    checkpoints: LogCheckpoints,
+    compacted: Sequence[str] = (),
+) -> list[Finding]:
     from echoless.pipeline.audit.audit import audit, shown
 
-    paths = [str(directory) for directory in directories]
-    source = {"paths": json.dumps(paths), "splitBytes": "20000"}
-    tables = audit(spark, source, output, checkpoints=read_checkpoints(paths))
+    source = {"paths": json.dumps([str(path) for path in directories])}
+    tables = audit(spark, source, output, checkpoints=checkpoints, compacted=compacted)
     return list(shown(tables.findings))
 
 
@@ -135,12 +145,26 @@ def problems(found: Sequence[Finding]) -> list[tuple[str, str, str]]:
     return [(one.topic, one.kind, one.text) for one in found if one.severity == PROBLEM]
 
 
-def test_a_copy_of_a_cleaned_log_is_sound(spark, tmp_path):
-    """Its own cleaner has not been there; the replica that it copied has cleaned on since."""
-    paths = write_replicas(tmp_path)
-    found = audited(spark, [*paths.values()], tmp_path / "all")
+def test_a_copy_of_a_cleaned_log_is_sound(spark, tmp_path, replicas):
+    """Its own cleaner has not been there; the replica that it copied has cleaned on since, and only now says so."""
+    paths = [str(path) for path in replicas.values()]
+    before = replace(read_checkpoints(paths), cleaned={}, compaction={})
+    found = audited(spark, [*replicas.values()], tmp_path / "tables", before)
     assert problems(found) == []
     assert [one for one in found if one.kind == FindingKind.DIVERGENCE] == []
+
+
+def test_of_a_copy_alone_its_user_knows_that_it_is_compacted(spark, tmp_path, replicas):
+    """Nothing in its directory says so where no batch has lost some of its records."""
+    copied = replicas["copied"]
+    checkpoints = read_checkpoints([str(copied)])
+    found = audited(spark, [copied], tmp_path / "tables", checkpoints, compacted=["plain"])
+    assert problems(found) == []
+    assert {one.topic for one in found if one.kind == FindingKind.OFFSET_GAP} == {*SHAPES}
+    plain = [rows for rows in read_batches(copied) if rows.column("topic")[0].as_py() == "plain"]
+    (hole,) = judge_logs(plain, is_compacted=False)
+    assert hole.severity == PROBLEM
+    assert "--compacted" in hole.text
 
 
 def compared(
@@ -153,7 +177,6 @@ def compared(
     """Compares two replicas of compacted topics; what was found of each: severity, offset, and a word of the text."""
     import pyarrow as pa
 
-    from echoless.pipeline.audit.log_checkpoints import LogCheckpoints
     from echoless.pipeline.audit.replicas import compare_replicas
 
     batches, partitions = [], []

@@ -106,6 +106,25 @@ def test_a_missing_file_is_a_problem(tmp_path: Path):
     assert first.exists()
 
 
+def test_files_that_kafka_has_cleaned_need_not_meet(tmp_path: Path):
+    """The last batch of a file may be gone, and the next one be named by the first that a follower has copied."""
+    write_logs(tmp_path, {("orders", 0): LOG}, config=LogConfig(segment_bytes=400))
+    first = min((tmp_path / "orders-0").glob("*.log"))
+    data = first.read_bytes()
+    *_, (last_at, last) = walk(data)
+    first.write_bytes(data[:last_at])
+    for is_compacted, files_meet, severity in (
+        (True, False, Severity.NOTE),
+        (None, False, Severity.NOTE),
+        (False, False, Severity.PROBLEM),
+        (True, True, Severity.PROBLEM),
+    ):
+        batches = read_batches(tmp_path)
+        (found,) = judge_logs(batches, is_compacted=is_compacted, files_meet=files_meet)
+        assert (found.kind, found.severity) == (FindingKind.OFFSET_GAP, severity)
+        assert (found.base_offset, found.last_offset) == (last.base_offset, last.last_offset)
+
+
 def test_a_batch_that_stands_twice_repeats_its_offsets(tmp_path: Path):
     """The same bytes, as a broken copy of a file would have them."""
     segment, batches = write(tmp_path)

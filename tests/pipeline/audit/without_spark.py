@@ -56,12 +56,13 @@ def judge_logs(
     promised_offset: Callable[[str], int] = lambda _: 2**63 - 1,
     *,
     is_compacted: bool | None = None,
+    files_meet: bool = True,
 ) -> Iterator[Finding]:
     """The findings about bytes and offsets."""
     extents = _sorted(extents_of_batches(batches), PARTITION_KEY)
     rows = [row for batch in extents for row in rows_of(batch, Extent)]
     for key, group in groupby(rows, attrgetter(*PARTITION_KEY)):
-        history = LogHistory(promised_offset(key[1]), is_compacted)
+        history = LogHistory(promised_offset(key[1]), is_compacted, files_meet)
         for extent in group:
             yield from history.take(extent)
         yield from history.finish()
