@@ -24,6 +24,7 @@ from echoless.pipeline.batches.markers import marker_types
 from echoless.pipeline.batches.partition_leader import (
     EARLIEST,
     LATEST,
+    NoSuchOffsetError,
     PartitionLeader,
     connect,
     read_metadata,
@@ -131,8 +132,26 @@ def _ask_alone(bootstrap_servers: str, one: TopicPartition, security: Security) 
         return leader.ask_offset(EARLIEST), leader.ask_offset(LATEST)
 
 
+def _fetch(leader: PartitionLeader, offset: int) -> tuple[int, bytes]:
+    """Fetches from `offset`, or from the log's start if that has come to lie above; returns which, too.
+
+    The batch at the start may begin in this range though the start lies behind it. Raises `ClusterReadError`.
+    """
+    while True:
+        try:
+            return offset, leader.fetch(offset)
+        except NoSuchOffsetError:
+            start = leader.ask_offset(EARLIEST)
+            if start <= offset:
+                raise
+            offset = start
+
+
 def read_range(wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of one range. Raises `ClusterReadError` if its leader stays unreachable."""
+    """Yields the rows of one range; what was deleted meanwhile is left out.
+
+    Raises `ClusterReadError` if its leader stays unreachable.
+    """
     offset = wanted.start
     own = {
         "replica": wanted.bootstrap_servers,
@@ -142,7 +161,9 @@ def read_range(wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
     partition = wanted.topic, wanted.partition, wanted.security
     with PartitionLeader(wanted.bootstrap_servers, *partition) as leader:
         while offset < wanted.end:
-            data = leader.fetch(offset)
+            start, data = _fetch(leader, offset)
+            if not data and start >= wanted.end:
+                return
             found = walk(data, is_last=True)
             if found.damage is not None or not found.end:
                 damage = found.damage or "an answer without a whole batch"

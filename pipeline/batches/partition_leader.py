@@ -23,6 +23,10 @@ class ClusterReadError(Exception):
     """The cluster cannot be read; the message names the partition and says why."""
 
 
+class NoSuchOffsetError(ClusterReadError):
+    """The log does not have the offset that was fetched: it was deleted, or never was there."""
+
+
 class PartitionLeader:
     """Leader of one partition, looked up again after it moves. Use it in a `with` block."""
 
@@ -58,7 +62,7 @@ class PartitionLeader:
     def fetch(self, offset: int) -> bytes:
         """Fetches whole batches from the one that holds `offset` on, perhaps with part of another.
 
-        Raises `ClusterReadError`.
+        Raises `ClusterReadError`, `NoSuchOffsetError`.
         """
         part = {
             "partition": self._partition,
@@ -78,7 +82,7 @@ class PartitionLeader:
 
     def _ask(self, api: str, fields: dict[str, Any], partition_of: Callable[[Any], Any]) -> Any:
         """Asks until there is an answer without an error, a limited number of times."""
-        reason = ""
+        reason, kind = "", ClusterReadError
         for attempt in range(_ATTEMPTS_MAX):
             if attempt:
                 time.sleep(_RETRY_S)
@@ -98,10 +102,12 @@ class PartitionLeader:
                 if code is ErrorCode.NONE:
                     return answer
                 reason = code.name
+                if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                    kind = NoSuchOffsetError
                 if not code.retriable:
                     break
             self._disconnect()
-        raise ClusterReadError(f"{self._topic}-{self._partition}: {api}: {reason}")
+        raise kind(f"{self._topic}-{self._partition}: {api}: {reason}")
 
     def _connected(self) -> BrokerConnection:
         if self._connection is None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from echoless.pipeline.batches import cluster_scan
@@ -71,6 +71,22 @@ def test_a_broker_shows_the_batches_of_its_files(echoless, monkeypatch):
 def test_apache_kafka_shows_the_batches_of_its_files(apache_kafka, monkeypatch):
     """Apache Kafka."""
     check_same_batches(monkeypatch, apache_kafka.address, apache_kafka.data_dir)
+
+
+def test_what_is_deleted_after_the_plan_is_not_missed(echoless, monkeypatch):
+    """Reading goes on at the new start, whichever range it lies in, and a batch around it comes once."""
+    produce(echoless.kafka_address, "deleted", partitions=1)
+    stored = without(from_files(echoless.data_dir, "deleted"), FROM_FILES)
+    monkeypatch.setattr(cluster_scan, "_RANGE_OFFSETS", 10)
+    ranges = plan_ranges(echoless.kafka_address, "deleted")
+    admin = AdminClient({"bootstrap.servers": echoless.kafka_address})
+    for start in (1, 9, 10, 11, 123, 399, 400):
+        part = TopicPartition("deleted", 0, start)
+        for deleted in admin.delete_records([part]).values():
+            deleted.result()
+        fetched = [row for one in ranges for rows in read_range(one) for row in rows.to_pylist()]
+        left = [row for row in stored if row["last_offset"] >= start]
+        assert without(fetched, FROM_FILES) == left, start
 
 
 def test_a_topic_that_does_not_exist_is_named(echoless):
