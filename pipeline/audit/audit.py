@@ -19,6 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
+from echoless.client.connection_errors import ConnectionFailedError
+from echoless.client.topic_partition import TopicPartition
 from echoless.pipeline.audit.compaction import excuse_compacted
 from echoless.pipeline.audit.extents import FAULT_RECORD_COUNT
 from echoless.pipeline.audit.findings import FINDING_DDL, Finding, FindingKind, Severity
@@ -38,7 +40,11 @@ from echoless.pipeline.audit.streams import (
 from echoless.pipeline.audit.transaction_history import TransactionOutcome
 from echoless.pipeline.audit.visibility import place_and_excuse
 from echoless.pipeline.batches.data_directory import is_read
+from echoless.pipeline.batches.partition_leader import EARLIEST
+from echoless.pipeline.batches.partition_offsets import read_offsets_of
+from echoless.pipeline.security import security_in
 
+_HIDING: Final = (FindingKind.CRC, FindingKind.DAMAGE, FindingKind.DELETED)
 FINDINGS_SHOWN_MAX: Final = 1000
 EXPIRATION_MS_DEFAULT: Final = 86_400_000
 NameProducers = Callable[[Collection[Place]], "ProducerNames"]
@@ -87,7 +93,11 @@ def audit(
         tuple(row) for row in partitions.where("first_offset = 0").select(*PARTITION_KEY).collect()
     )
     of_log = judge_extents(
-        extents, checkpoints.recovery_points, compaction, checkpoints.meeting
+        extents,
+        checkpoints.recovery_points,
+        compaction,
+        checkpoints.meeting,
+        _starts(source, checkpoints),
     ).cache()
     hidden = hidden_offsets(of_log)
     of_producers = _of_producers(
@@ -145,6 +155,22 @@ def _of_producers(
     placed = place_and_excuse(judged.cache(), batches, transactions)
     compacted = {key: bool(known) for key, known in compaction.items() if known is not False}
     return excuse_compacted(excuse_hidden(placed, hidden), batches, compacted)
+
+
+def _starts(
+    source: Mapping[str, str], checkpoints: LogCheckpoints
+) -> dict[PartitionOfReplica, int]:
+    """Returns where the logs begin now, as far as that can be learnt."""
+    servers = source.get("kafka.bootstrap.servers")
+    if servers is None:
+        bounds = read_bounds({key[0] for key in checkpoints.bounds})
+        return {key: of_log.first_file or 0 for key, of_log in bounds.items()}
+    partitions = [TopicPartition(*key[1:]) for key in checkpoints.recovery_points]
+    try:
+        starts = read_offsets_of(servers, partitions, EARLIEST, security_in(source))
+    except ConnectionFailedError:
+        return {}
+    return {(servers, *one): start for one, start in starts.items()}
 
 
 def _compaction(
@@ -236,8 +262,8 @@ def _summarise(extents: DataFrame, transactions: DataFrame) -> DataFrame:
 
 
 def hidden_offsets(of_log: DataFrame) -> DataFrame:
-    """Returns the offsets that damage hides, from `hidden_from` to `hidden_to`, and their number."""
-    ranges = of_log.where(f.col("kind").isin(FindingKind.CRC, FindingKind.DAMAGE)).select(
+    """Returns the offsets that damage or deletion hides, from `hidden_from` to `hidden_to`, and their number."""
+    ranges = of_log.where(f.col("kind").isin(*_HIDING)).select(
         *PARTITION_KEY,
         f.col("base_offset").alias("hidden_from"),
         f.coalesce("last_offset", f.lit(2**62)).alias("hidden_to"),
@@ -247,7 +273,7 @@ def hidden_offsets(of_log: DataFrame) -> DataFrame:
 
 
 def excuse_hidden(of_producers: DataFrame, hidden: DataFrame) -> DataFrame:
-    """Turns gaps whose records can all be in damaged bytes between their ends into notes."""
+    """Turns gaps whose records can all be in hidden offsets between their ends into notes."""
     is_between = (
         (f.col("kind") == FindingKind.GAP)
         & (f.col("hidden_from") > f.col("after_offset"))
@@ -265,7 +291,7 @@ def excuse_hidden(of_producers: DataFrame, hidden: DataFrame) -> DataFrame:
     marked = of_producers.join(excused, list(identity), "left")
     is_excused = f.col("is_excused").isNotNull() & (f.col("kind") == FindingKind.GAP)
     severity = f.when(is_excused, f.lit(Severity.NOTE.value)).otherwise(f.col("severity"))
-    text = f.when(is_excused, f.concat("text", f.lit(", where bytes are damaged")))
+    text = f.when(is_excused, f.concat("text", f.lit(", where bytes are damaged, or were deleted")))
     return marked.withColumns({"severity": severity, "text": text.otherwise(f.col("text"))}).select(
         *Finding._fields
     )

@@ -33,6 +33,7 @@ class FindingKind(enum.StrEnum):
     TORN_TAIL = "torn_tail"
     RECORD_COUNT = "record_count"
     COMPACTED = "compacted"
+    DELETED = "deleted"
     OFFSET_GAP = "offset_gap"
     OFFSET_REPEAT = "offset_repeat"
     LEADER_EPOCH_REGRESSION = "leader_epoch_regression"

@@ -8,6 +8,8 @@ not to be compacted they are a problem. Echoless's compaction keeps the last bat
 so the name of the next file continues the offsets: otherwise a file is missing, which is a problem. Its first batch may be gone.
 Kafka's keeps no such batch, and its followers name a file by the first batch that they copy: a hole like any other.
 
+What is missing below the start that the log has once it was read, retention may have deleted meanwhile: a note.
+
 Bytes at the very end of a log that are not a whole batch were never promised to be on disk, unless they are below
 the recovery point or the broker was stopped cleanly: a note, as in `echoless verify`.
 
@@ -41,6 +43,8 @@ class LogHistory:
     """Whether compaction may have removed batches; None if it is not known."""
     files_meet: bool = True
     """Whether compaction leaves no hole between two files."""
+    deleted_to: int = 0
+    """Start of the log once it was read: what is missing below it may have been deleted meanwhile."""
     next_offset: int | None = None
     """End of the extents so far, below which no other may begin; None before the first one."""
     file: str | None = None
@@ -113,6 +117,17 @@ class LogHistory:
         self.leader_epoch = max(self.leader_epoch, extent.last_leader_epoch or 0)
 
     def _misplaced(self, extent: Extent, found: int, expected: int) -> Iterator[Finding]:
+        if expected < found <= self.deleted_to:
+            text = f"offsets {expected} to {found - 1} were deleted while the log was read"
+            note = _about(extent, FindingKind.DELETED, text, severity=Severity.NOTE)
+            yield note._replace(
+                records=found - expected,
+                base_offset=expected,
+                last_offset=found - 1,
+                position=None,
+                timestamp=None,
+            )
+            return
         is_in_file = extent.file == self.file or _first_offset(extent) <= expected
         may_not_meet = not self.files_meet and self.is_compacted is not False
         if found > expected and (is_in_file or may_not_meet):

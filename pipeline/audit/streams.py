@@ -65,11 +65,13 @@ def judge_extents(
     promised: Mapping[PartitionOfReplica, int],
     compaction: Mapping[PartitionOfReplica, bool | None],
     meeting: frozenset[PartitionOfReplica],
+    starts: Mapping[PartitionOfReplica, int],
 ) -> DataFrame:
     """Judges bytes and offsets.
 
     `promised`: offsets below which everything must be on disk; `compaction`: whether logs may have been compacted, where
-    that is known; `meeting`: logs whose compaction leaves no hole between two files.
+    that is known; `meeting`: logs whose compaction leaves no hole between two files;
+    `starts`: where logs begin once they have been read.
     """
 
     def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -79,7 +81,13 @@ def judge_extents(
                 finding
                 for key, group in groupby(rows, _partition_of)
                 for finding in _judge_partition(
-                    LogHistory(promised.get(key, 0), compaction.get(key), key in meeting), group
+                    LogHistory(
+                        promised.get(key, 0),
+                        compaction.get(key),
+                        key in meeting,
+                        starts.get(key, 0),
+                    ),
+                    group,
                 )
             ),
             Finding,

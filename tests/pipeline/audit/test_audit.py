@@ -139,6 +139,35 @@ def test_what_a_running_broker_deleted_is_not_missed(spark, tmp_path):
     assert [(one.topic, one.base_offset, one.records) for one in found] == [("cut", end - 1, 1)]
 
 
+def test_what_retention_deletes_during_the_audit_is_a_note(spark, tmp_path, monkeypatch):
+    """The first file has been read before retention takes the first three: no record and no sequence was lost."""
+    import json
+
+    from echoless.pipeline.audit import audit as audit_module
+    from echoless.pipeline.audit.log_checkpoints import read_checkpoints
+
+    data_dir = write_logs(tmp_path / "data", {("orders", 0): sound_log("sound")})
+    paths = [str(data_dir)]
+    checkpoints = read_checkpoints(paths)
+    first, second, third, fourth, *_ = segments_of(data_dir, "orders")
+    scan = audit_module.scan
+
+    def scan_while_retention_works(*arguments: object) -> None:
+        second.unlink()
+        third.unlink()
+        scan(*arguments)
+        first.unlink()
+
+    monkeypatch.setattr(audit_module, "scan", scan_while_retention_works)
+    source = {"paths": json.dumps(paths)}
+    tables = audit_module.audit(spark, source, tmp_path / "tables", checkpoints=checkpoints)
+    found = audit_module.shown(tables.findings)
+    assert {one.severity for one in found} == {Severity.NOTE}
+    (deleted,) = [one for one in found if one.kind == FindingKind.DELETED]
+    assert (deleted.base_offset, deleted.last_offset) == (int(second.stem), int(fourth.stem) - 1)
+    assert {one.kind for one in found} == {FindingKind.DELETED, FindingKind.GAP}
+
+
 def test_the_command_tells_sound_from_damaged(spark, tmp_path):
     """Exit code 0 or 1, the verdict on the terminal, the tables and the report on disk."""
     from typer.testing import CliRunner

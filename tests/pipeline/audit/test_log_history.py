@@ -106,6 +106,21 @@ def test_a_missing_file_is_a_problem(tmp_path: Path):
     assert first.exists()
 
 
+def test_what_retention_deletes_while_the_log_is_read_is_a_note(tmp_path: Path):
+    """The first file was read, the second was gone: it is excused if the log then begins with the third, and no more."""
+    write_logs(tmp_path, {("orders", 0): LOG}, config=LogConfig(segment_bytes=250))
+    _, second, third = sorted((tmp_path / "orders-0").glob("*.log"))[:3]
+    second.unlink()
+    batches, start = read_batches(tmp_path), int(third.stem)
+    for deleted_to, kind, severity in (
+        (start, FindingKind.DELETED, Severity.NOTE),
+        (start - 1, FindingKind.OFFSET_GAP, Severity.PROBLEM),
+    ):
+        (found,) = judge_logs(batches, is_compacted=False, deleted_to=deleted_to)
+        assert (found.kind, found.severity) == (kind, severity)
+        assert (found.base_offset, found.last_offset) == (int(second.stem), start - 1)
+
+
 def test_files_that_kafka_has_cleaned_need_not_meet(tmp_path: Path):
     """The last batch of a file may be gone, and the next one be named by the first that a follower has copied."""
     write_logs(tmp_path, {("orders", 0): LOG}, config=LogConfig(segment_bytes=400))

@@ -57,12 +57,13 @@ def judge_logs(
     *,
     is_compacted: bool | None = None,
     files_meet: bool = True,
+    deleted_to: int = 0,
 ) -> Iterator[Finding]:
     """The findings about bytes and offsets."""
     extents = _sorted(extents_of_batches(batches), PARTITION_KEY)
     rows = [row for batch in extents for row in rows_of(batch, Extent)]
     for key, group in groupby(rows, attrgetter(*PARTITION_KEY)):
-        history = LogHistory(promised_offset(key[1]), is_compacted, files_meet)
+        history = LogHistory(promised_offset(key[1]), is_compacted, files_meet, deleted_to)
         for extent in group:
             yield from history.take(extent)
         yield from history.finish()
