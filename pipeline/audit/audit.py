@@ -104,7 +104,8 @@ def audit(
         judge_runs(runs, complete, expiration_ms), batches, transactions, hidden, compaction
     )
     of_replicas = compare_replicas(batches, partitions, hidden, checkpoints, compaction)
-    findings = of_producers.union(findings_of_transactions(transactions))
+    of_transactions = excuse_markers(findings_of_transactions(transactions), hidden, compaction)
+    findings = of_producers.union(of_transactions)
     of_bounds = list(_of_bounds(source, partitions, checkpoints.bounds))
     findings = findings.union(of_log).union(of_replicas)
     findings = findings.union(session.createDataFrame(of_bounds, FINDING_DDL))
@@ -295,6 +296,34 @@ def excuse_hidden(of_producers: DataFrame, hidden: DataFrame) -> DataFrame:
     return marked.withColumns({"severity": severity, "text": text.otherwise(f.col("text"))}).select(
         *Finding._fields
     )
+
+
+def excuse_markers(
+    of_transactions: DataFrame,
+    hidden: DataFrame,
+    compaction: Mapping[PartitionOfReplica, bool | None],
+) -> DataFrame:
+    """Turns missing markers that hidden offsets or compaction can explain into notes."""
+    if of_transactions.where(f.col("kind") == FindingKind.LOST_MARKER).isEmpty():
+        return of_transactions
+    session = of_transactions.sparkSession
+    compacted = session.createDataFrame(
+        [(*key, 0, 2**62) for key, is_one in compaction.items() if is_one is not False],
+        "replica string, topic string, partition int, hidden_from long, hidden_to long",
+    )
+    ranges = hidden.drop("hidden").union(compacted)
+    is_within = [of_transactions[name] == ranges[name] for name in PARTITION_KEY]
+    is_within += [
+        of_transactions["kind"] == FindingKind.LOST_MARKER.value,
+        ranges["hidden_from"] <= of_transactions["last_offset"],
+        ranges["hidden_to"] >= of_transactions["base_offset"],
+    ]
+    excused = of_transactions.join(ranges, is_within, "left_semi")
+    note = {
+        "severity": f.lit(Severity.NOTE.value),
+        "text": f.concat("text", f.lit(", or damage, deletion or compaction hides it")),
+    }
+    return of_transactions.join(ranges, is_within, "left_anti").union(excused.withColumns(note))
 
 
 def shown(findings: DataFrame) -> Sequence[Finding]:

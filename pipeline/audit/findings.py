@@ -26,6 +26,7 @@ class FindingKind(enum.StrEnum):
     REPEAT = "repeat"
     REORDERING = "reordering"
     EPOCH_REGRESSION = "epoch_regression"
+    LOST_MARKER = "lost_marker"
     OPEN_TRANSACTION = "open_transaction"
     FORGOTTEN = "forgotten"
     CRC = "crc"

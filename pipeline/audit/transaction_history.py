@@ -1,8 +1,9 @@
 """Judges the transactions of one producer on one partition: their parts, in log order.
 
 A transaction begins with its first batch after a marker, and ends with the next marker, wherever the log was divided.
-Without one it is open. A marker alone ends nothing: its partition had no record, or compaction has removed them. A
-deleted beginning changes nothing, as the marker comes last.
+Without one it is open, or unended if a newer epoch begins: the coordinator ends what the older one has open before that.
+A marker alone ends nothing: its partition had no record, or compaction has removed them. A deleted beginning changes nothing,
+as the marker comes last. Nothing is excused here: `audit.py` determines whether damage, deletion or compaction hides the marker.
 
 Pure: knows nothing of Spark and Arrow.
 """
@@ -25,10 +26,12 @@ class TransactionOutcome(enum.StrEnum):
     ABORTED = "aborted"
     COMMITTED = "committed"
     OPEN = "open"
+    UNENDED = "unended"
+    """A newer epoch of its producer has begun in it."""
 
 
 class JudgedTransaction(NamedTuple):
-    """A transaction that was aborted or is open; or one that was committed by a marker of an older epoch."""
+    """A transaction that was aborted, is open or unended; or one that was committed by a marker of an older epoch."""
 
     replica: str
     topic: str
@@ -57,6 +60,10 @@ class TransactionHistory:
 
     def take(self, part: TransactionPart) -> Iterator[JudgedTransaction]:
         """Adds the next part; yields the transaction that it ends, unless it is an ordinary committed one."""
+        if self.open is not None and part.first_epoch > self.open.producer_epoch:
+            begun = self.open._replace(last_offset=part.base_offset - 1)
+            yield _judged(begun, TransactionOutcome.UNENDED, None)
+            self.open = None
         if part.batches:
             self.open = part if self.open is None else _joined(self.open, part)
         if part.marker is None or self.open is None:
@@ -83,6 +90,9 @@ def findings_about(transaction: JudgedTransaction) -> Iterator[Finding]:
             f"{transaction.base_offset}"
         )
         yield _about(transaction, FindingKind.OPEN_TRANSACTION, text, Severity.NOTE)
+    if transaction.outcome == TransactionOutcome.UNENDED:
+        text = "a newer epoch begins in the open transaction: the marker that ends it is missing"
+        yield _about(transaction, FindingKind.LOST_MARKER, text, Severity.PROBLEM)
     epoch = transaction.marker_epoch
     if epoch is not None and epoch < transaction.producer_epoch:
         text = f"a marker of epoch {epoch} ends a transaction of epoch {transaction.producer_epoch}"

@@ -1,4 +1,4 @@
-"""Parts of transactions: a producer's transactional batches up to a marker, or up to the end of what a task reads.
+"""Parts of transactions: a producer's transactional batches up to a marker, a newer epoch, or the end of what a task reads.
 
 As with runs, tasks merge the batches that they read. Committed transactions that follow each other are one row, since
 only those that were aborted, or are open, are told apart afterwards.
@@ -36,6 +36,8 @@ class TransactionPart(NamedTuple):
     producer_id: int
     producer_epoch: int
     """Highest epoch of the batches; the marker's, if there are none."""
+    first_epoch: int
+    """Epoch of the first batch; -1 if a marker comes first."""
     file: str | None
     position: int | None
     base_offset: int
@@ -48,7 +50,7 @@ class TransactionPart(NamedTuple):
     """Max timestamp of the first batch, in ms."""
     last_timestamp: int
     marker: int | None
-    """Type of the marker: 0 ABORT, 1 COMMIT; null: what was read ends without one."""
+    """Type of the marker: 0 ABORT, 1 COMMIT; null: what was read, or its epoch, ends without one."""
     marker_epoch: int | None
 
 
@@ -90,6 +92,7 @@ def _parts(batch: pa.RecordBatch, chosen: Integers) -> pa.RecordBatch:
     times = integers(rows, "max_timestamp")
     own = {
         "producer_epoch": pa.array(np.where(batches > 0, data_epochs, epochs[lasts])),
+        "first_epoch": pa.array(np.where(is_data, epochs, -1)[firsts]),
         "last_offset": pa.array(integers(rows, "last_offset")[lasts]),
         "batches": pa.array(batches),
         "records": pa.array(np.add.reduceat(np.where(is_data, integers(rows, "count"), 0), firsts)),
@@ -111,6 +114,7 @@ def _firsts(rows: pa.RecordBatch, begins: Flags) -> Integers:
     markers, epochs = integers(rows, "marker"), integers(rows, "producer_epoch")
     breaks = begins.copy()
     breaks[1:] |= markers[:-1] >= 0
+    breaks[1:] |= (markers[1:] < 0) & (epochs[1:] > epochs[:-1])
     firsts = np.flatnonzero(breaks)
     lasts = np.append(firsts[1:], rows.num_rows) - 1
     newest = np.maximum.reduceat(np.where(markers < 0, epochs, -1), firsts)

@@ -38,6 +38,8 @@ def ends(marker: MarkerType, producer_id: int = 7) -> Sent:
 
 
 ABORT, COMMIT = ends(MarkerType.ABORT), ends(MarkerType.COMMIT)
+NEWER = sent(0)._replace(epoch=1)
+NEWER_COMMIT = COMMIT._replace(epoch=1)
 PLANTED: Final = {
     "repeat-seen": [sent(0), COMMIT, sent(0), COMMIT],
     "repeat-in-a-run": [sent(0), sent(2), sent(0), sent(2), sent(4), COMMIT],
@@ -48,6 +50,8 @@ PLANTED: Final = {
     "gap-seen": [sent(0), COMMIT, sent(4), COMMIT],
     "gap-aborted": [sent(0), sent(4), ABORT],
     "open": [sent(0), COMMIT, sent(2), sent(4)],
+    "lost-marker": [sent(0), NEWER, NEWER_COMMIT],
+    "lost-marker-cleaned": [sent(0), NEWER, NEWER_COMMIT],
     "hole": [sent(0), sent(2, missing=3), COMMIT],
     "compacted": [sent(0), sent(4, missing=2), sent(6), sent(11, missing=3), COMMIT],
     "never-accepted": [
@@ -59,7 +63,7 @@ PLANTED: Final = {
     ],
     "too-few-removed": [sent(0), sent(9, missing=3), COMMIT],
 }
-COMPACTED: Final = ("compacted", "never-accepted", "too-few-removed")
+COMPACTED: Final = ("lost-marker-cleaned", "compacted", "never-accepted", "too-few-removed")
 EXPECTED: Final = {
     "repeat-seen": [(PROBLEM, FindingKind.REPEAT, 3, 4)],
     "repeat-in-a-run": [(PROBLEM, FindingKind.REPEAT, 4, 7)],
@@ -70,6 +74,8 @@ EXPECTED: Final = {
     "gap-seen": [(PROBLEM, FindingKind.GAP, 3, 4)],
     "gap-aborted": [(NOTE, FindingKind.GAP, 2, 3)],
     "open": [(NOTE, FindingKind.OPEN_TRANSACTION, 3, 6)],
+    "lost-marker": [(PROBLEM, FindingKind.LOST_MARKER, 0, 1)],
+    "lost-marker-cleaned": [(NOTE, FindingKind.LOST_MARKER, 0, 1)],
     "hole": [(PROBLEM, FindingKind.OFFSET_GAP, 2, 4)],
     "compacted": [
         (NOTE, FindingKind.COMPACTED, 4, 11),

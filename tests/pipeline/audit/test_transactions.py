@@ -126,6 +126,24 @@ def test_a_marker_of_an_older_epoch_is_a_problem(tmp_path: Path):
         assert all(one.severity == Severity.PROBLEM for one in found)
 
 
+@pytest.mark.parametrize("split_bytes", [1, 1 << 30])
+def test_a_new_epoch_does_not_begin_in_an_open_transaction(tmp_path: Path, split_bytes: int):
+    """The marker that ends the old one's was never written, or is lost; a marker between them is what fencing looks like."""
+    old = [Sent(7, 0, 0, 2, is_transactional=True), Sent(7, 0, 2, 2, is_transactional=True)]
+    new = [Sent(7, 1, 0, 2, is_transactional=True), Sent(7, 1, -1, 1, marker=COMMIT)]
+    more = [Sent(7, 2, 0, 2, is_transactional=True), Sent(7, 2, -1, 1, marker=COMMIT)]
+    ended = Sent(7, 1, -1, 1, marker=ABORT)
+    for number, (between, expected_at) in enumerate((([], [4]), ([ended], []))):
+        write_logs(tmp_path / str(number), {("orders", 0): [*old, *between, *new, *more]})
+        judged = list(judge_transactions(read_batches(tmp_path / str(number), split_bytes)))
+        lost = [one for one in judged if one.outcome == TransactionOutcome.UNENDED]
+        assert [one.last_offset + 1 for one in lost] == expected_at
+        for one in lost:
+            (finding,) = findings_about(one)
+            assert (finding.severity, finding.kind) == (Severity.PROBLEM, FindingKind.LOST_MARKER)
+            assert (finding.producer_epoch, finding.base_offset) == (0, 0)
+
+
 def test_an_open_transaction_is_a_note_with_its_producer_and_its_time(tmp_path: Path):
     """It says where readers of committed records stop."""
     log = [Sent(1, 0, 0, 3), Sent(7, 2, 0, 2, NOW_MS + 5, is_transactional=True)]
