@@ -50,7 +50,7 @@ SHAPES: Final = {
 
 
 def history(topic: str, batches: int = 120) -> list[bytes]:
-    """What the leader has appended, before any cleaning."""
+    """Makes the batches that the leader has appended, before any cleaning."""
     rng, shape, offset = random.Random(topic), SHAPES[topic], 0
     sequences = dict.fromkeys(shape.producers, 0)
     found = []
