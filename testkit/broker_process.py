@@ -30,7 +30,8 @@ _READY: Final = re.compile(
 )
 ANY_PORT: Final = "127.0.0.1:0"
 _START_TIMEOUT_S: Final = 60
-_STOP_TIMEOUT_S: Final = 10
+_STOP_TIMEOUT_S: Final = 30
+"""A stop takes up to 5 s, and longer on a slow disk, which has to close the logs."""
 _LOG_LINES_SHOWN: Final = 20
 _LOG_BYTES_MAX: Final = 256 * 1024
 
