@@ -14,6 +14,8 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 """The numbers of ListOffsets, which offsets given as JSON use, too."""
 _NEEDED: Final = 'JSON like {"orders": {"0": 120, "1": 97}} is needed'
+_TIME_MAX: Final = 2**63 - 1
+"""What a request has room for."""
 _WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 Offsets = dict[TopicPartition, int]
 
@@ -193,6 +195,6 @@ def _offset(value: Any) -> int:
 
 
 def _time(value: Any) -> int:
-    if type(value) is not int or value < 0:
+    if type(value) is not int or not 0 <= value <= _TIME_MAX:
         raise ValueError(f"{value!r} is not a time in ms since 1970")
     return value

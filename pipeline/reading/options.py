@@ -35,6 +35,8 @@ from echoless.pipeline.security import is_security_option, security_in
 logger = logging.getLogger(__name__)
 
 BOOTSTRAP_SERVERS: Final = "kafka.bootstrap.servers"
+_INT32_MAX: Final = 2**31 - 1
+"""What a request has room for."""
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 _ISOLATION: Final = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
@@ -216,6 +218,13 @@ def _positive(text: str) -> int:
     return number
 
 
+def _int32(text: str) -> int:
+    number = _positive(text)
+    if number > _INT32_MAX:
+        raise ValueError(f"a number of at most {_INT32_MAX} is needed")
+    return number
+
+
 def _milliseconds(text: str) -> float:
     return _positive(text) / 1000
 
@@ -268,8 +277,8 @@ _PARSERS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "kafka.isolation.level": ("isolation", _isolation),
     "kafka.request.timeout.ms": ("request_timeout_s", _milliseconds),
     "kafka.default.api.timeout.ms": ("answer_timeout_s", _milliseconds),
-    "kafka.fetch.max.wait.ms": ("fetch_wait_ms", _positive),
-    "kafka.max.partition.fetch.bytes": ("fetch_bytes_max", _positive),
+    "kafka.fetch.max.wait.ms": ("fetch_wait_ms", _int32),
+    "kafka.max.partition.fetch.bytes": ("fetch_bytes_max", _int32),
 }
 """Lower-case names: the field of `ReaderOptions`, and the parser."""
 _SHAPING: Final = frozenset({"includeheaders", "columns"})

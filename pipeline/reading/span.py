@@ -62,10 +62,10 @@ def split_spans(
 def _divided(span: OffsetSpan, count: int) -> list[OffsetSpan]:
     """Divides a span into at most `count` parts; the later ones get what does not divide evenly."""
     parts, start = [], span.start
+    count = min(count, span.size)
     for number in range(count):
         left = count - number
         end = start + (span.end - start) // left
-        if end > start:
-            parts.append(span._replace(start=start, end=end))
+        parts.append(span._replace(start=start, end=end))
         start = end
     return parts

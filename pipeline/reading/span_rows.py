@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, Final
 
 from echoless.client.topic_partition import TopicPartition
@@ -20,6 +21,7 @@ from echoless.pipeline.reading.partition_log import OffsetGoneError, PartitionLo
 from echoless.pipeline.reading.row_batches import RowBatches
 from echoless.pipeline.reading.source_topics import SourceTopics
 from echoless.pipeline.reading.span import OffsetSpan
+from echoless.pipeline.reading.topic_choice import TopicChoice
 from echoless.pipeline.reading.visible_batches import VisibleBatch, find_visible
 from echoless.protocol.errors import DecodeError
 
@@ -130,7 +132,7 @@ def _is_on_broker(options: ReaderOptions, span: OffsetSpan, position: int) -> bo
 
 def _offset(options: ReaderOptions, span: OffsetSpan, wanted: int) -> int | None:
     """Asks the partition's leader, as others name it now."""
-    topics = SourceTopics(options)
+    topics = SourceTopics(replace(options, topics=TopicChoice(names=(span.topic,))))
     topics.look_up()
     target = TopicPartition(span.topic, span.partition)
     return topics.offsets({target: wanted})[target]

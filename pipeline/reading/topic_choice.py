@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +54,15 @@ def parse_assign(text: str) -> TopicChoice:
     """Reads `{"orders": [0, 1]}`. Raises `ValueError`."""
     try:
         found = json.loads(text)
-        assigned = {topic: tuple(sorted(set(map(int, some)))) for topic, some in found.items()}
-    except (AttributeError, TypeError, ValueError) as error:
-        raise ValueError('JSON like {"orders": [0, 1]} is needed') from error
+    except json.JSONDecodeError:
+        found = None
+    if type(found) is not dict or not all(map(_is_numbers, found.values())):
+        raise ValueError('JSON like {"orders": [0, 1]} is needed')
+    assigned = {topic: tuple(sorted(set(numbers))) for topic, numbers in found.items()}
     if not any(assigned.values()):
         raise ValueError("it names no partition")
     return TopicChoice(assigned=tuple(sorted(assigned.items())))
+
+
+def _is_numbers(value: Any) -> bool:
+    return type(value) is list and all(type(one) is int for one in value)

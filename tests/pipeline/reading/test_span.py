@@ -37,6 +37,11 @@ def test_more_tasks_than_offsets_are_not_made():
     assert sizes(split_spans([span(0, 0, 3)], tasks_min=10)) == [1, 1, 1]
 
 
+def test_there_are_no_more_parts_than_offsets():
+    """However many tasks are asked for: planning takes no longer than they are."""
+    assert sizes(split_spans([span(0, 0, 3), span(1, 0, 1)], tasks_min=10**12)) == [1, 1, 1, 1]
+
+
 @given(
     st.dictionaries(
         st.integers(0, 9), st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=6

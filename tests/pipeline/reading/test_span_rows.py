@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from echoless.client.connection import BrokerConnection
-from echoless.pipeline.reading import connections, row_batches, span_rows
+from echoless.pipeline.reading import connections, row_batches, source_topics, span_rows
 from echoless.pipeline.reading.batch_reader import plan_job
 from echoless.pipeline.reading.errors import DataLossError, ReadError
 from echoless.pipeline.reading.options import read_reader_options
@@ -49,6 +49,38 @@ def test_rows_are_the_records(broker, codec, monkeypatch):
         assert row["timestampType"] == 0
         headers = [{"key": name, "value": value} for name, value in record.headers]
         assert row["headers"] == (headers or None)
+
+
+def test_batches_of_several_codecs_make_one_arrow_batch(broker):
+    """Those without compression are read where they were fetched, and others are opened."""
+    broker.create(TOPIC, 1)
+    for first, codec in ((0, "none"), (100, "lz4"), (200, "none")):
+        write(broker.address, 0, 100, first=first, codec=codec)
+    rows = read(broker.address, includeHeaders="true")
+    stored = broker.read(TOPIC, 0)
+    assert [(row["key"], row["value"]) for row in rows] == [(one.key, one.value) for one in stored]
+
+
+def test_a_task_asks_about_its_own_topic_alone(broker, monkeypatch):
+    """A pattern may find thousands of topics, and others of them may be gone."""
+    broker.create(TOPIC, 1)
+    write(broker.address, 0, 50)
+    options = read_reader_options(
+        {"kafka.bootstrap.servers": broker.address, "subscribePattern": "ord"}, is_stream=False
+    )
+    (span,) = plan_job(options)
+    broker.delete_records(TOPIC, 1)
+    asked, ask = [], source_topics.read_topics
+
+    def noting(options, names):
+        asked.append(names)
+        return ask(options, names)
+
+    monkeypatch.setattr(source_topics, "read_topics", noting)
+    with pytest.raises(DataLossError, match="the log begins at 50"):
+        list(read_span(options, span))
+    assert {tuple(names) for names in asked if names} == {(TOPIC,)}
+    assert None not in asked
 
 
 def test_a_span_begins_and_ends_inside_of_batches(broker):
