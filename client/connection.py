@@ -189,12 +189,13 @@ class BrokerConnection:
                 return found
         return ConnectionFailedError(f"{self.address}: {error}")
 
-    def _read_exactly(self, size: int) -> bytes:
-        buffer = bytearray()
-        while len(buffer) < size:
-            part = self._socket.recv(min(size - len(buffer), 1 << 20))
-            if not part:
+    def _read_exactly(self, size: int) -> memoryview:
+        """Receives into memory of that size; nothing is copied after that."""
+        view, received = memoryview(bytearray(size)), 0
+        while received < size:
+            count = self._socket.recv_into(view[received:])
+            if not count:
                 what = "ended the connection" if self._served else NOT_KAFKA
                 raise DecodeError(what)
-            buffer += part
-        return bytes(buffer)
+            received += count
+        return view.toreadonly()

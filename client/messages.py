@@ -21,6 +21,7 @@ from kio.serial.errors import SerialError
 from echoless.client.produce_request import FLEXIBLE_FROM, PartitionBatch, encode_produce_request
 from echoless.protocol.entities import entity_builder
 from echoless.protocol.errors import DecodeError, ErrorCode
+from echoless.protocol.framing import Frame
 from echoless.protocol.headers import NO_TAGS, skip_tagged_fields
 from echoless.protocol.produce_response import VERSION_MAX as PRODUCE_VERSION_MAX
 from echoless.protocol.produce_response import ProducedRow, read_produce_response
@@ -137,7 +138,7 @@ def _header(api_key: int, version: int, correlation_id: int, *, is_flexible: boo
     return fixed + _CLIENT_ID_BYTES + (NO_TAGS if is_flexible else b"")
 
 
-def decode_answer(api: str, version: int, correlation_id: int, frame: bytes) -> Any:
+def decode_answer(api: str, version: int, correlation_id: int, frame: Frame) -> Any:
     """kio's entity from a frame without its length. Raises `DecodeError`."""
     if api == API_VERSIONS and _is_refused_version(frame):
         version = 0
@@ -150,7 +151,7 @@ def decode_answer(api: str, version: int, correlation_id: int, frame: bytes) -> 
     return entity
 
 
-def _is_refused_version(frame: bytes) -> bool:
+def _is_refused_version(frame: Frame) -> bool:
     """Whether a broker answers an ApiVersions request that is too new for it: it does so in version 0."""
     return frame[LENGTH.size : LENGTH.size + 2] == _UNSUPPORTED_VERSION
 
@@ -162,14 +163,14 @@ def decode_produced(version: int, correlation_id: int, frame: bytes) -> list[Pro
     return read_produce_response(version, frame, position)
 
 
-def _body_position(frame: bytes, correlation_id: int, *, is_flexible: bool) -> int:
+def _body_position(frame: Frame, correlation_id: int, *, is_flexible: bool) -> int:
     """The position after the response's header. Raises `DecodeError` if that is another one's."""
     if len(frame) < LENGTH.size or LENGTH.unpack_from(frame)[0] != correlation_id:
         raise DecodeError(NOT_KAFKA)
     return skip_tagged_fields(frame, LENGTH.size) if is_flexible else LENGTH.size
 
 
-def answer_size(prefix: bytes) -> int:
+def answer_size(prefix: Frame) -> int:
     """The length of the frame that follows. Raises `DecodeError` if it is impossible."""
     (size,) = LENGTH.unpack(prefix)
     if not LENGTH.size <= size <= ANSWER_BYTES_MAX:

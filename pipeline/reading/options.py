@@ -77,7 +77,7 @@ class ReaderOptions:
     answer_timeout_s: float = 60.0
     """Time for which the driver asks a cluster that it has met, however few `attempts` are (`kafka.default.api.timeout.ms`)."""
     fetch_wait_ms: int = 500
-    fetch_bytes_max: int = 8 * 1024 * 1024
+    fetch_bytes_max: int = 4 * 1024 * 1024
     security: Security = field(default=NO_SECURITY, repr=False)
 
 

@@ -60,12 +60,7 @@ class _Group:
 
     def __init__(self, batches: Sequence[tuple[VisibleBatch, bytes]], span: OffsetSpan) -> None:
         headers = [batch.header for batch, _ in batches]
-        data = b"".join(records for _, records in batches)
-        areas, position = [], 0
-        for header, (_, records) in zip(headers, batches, strict=True):
-            areas.append(RecordArea(position, position + len(records), header.record_count))
-            position += len(records)
-        self.records: FoundRecords = find_columns(data, areas)
+        self.records: FoundRecords = find_columns(*_joined(batches))
         counts = [header.record_count for header in headers]
         bases = np.repeat([header.base_offset for header in headers], counts)
         self._batches = np.repeat(np.arange(len(headers)), counts)
@@ -118,6 +113,27 @@ def _groups(
         count += batch.header.record_count
     if group:
         yield group
+
+
+def _joined(
+    batches: Sequence[tuple[VisibleBatch, Any]],
+) -> tuple[bytes, list[RecordArea]]:
+    """Returns bytes that have all records, and where. Without compression they are those that were fetched."""
+    if all(batch.header.codec_id == Codec.NONE for batch, _ in batches):
+        fetched: Any = batches[0][0].batch.obj
+        return fetched, [
+            RecordArea(
+                batch.position + HEADER_SIZE,
+                batch.position + batch.header.size,
+                batch.header.record_count,
+            )
+            for batch, _ in batches
+        ]
+    areas, position = [], 0
+    for batch, records in batches:
+        areas.append(RecordArea(position, position + len(records), batch.header.record_count))
+        position += len(records)
+    return b"".join(records for _, records in batches), areas
 
 
 def _opened(batch: VisibleBatch) -> Any:

@@ -27,6 +27,8 @@ class VisibleBatch(NamedTuple):
     header: BatchHeader
     batch: memoryview
     """The whole batch, header included."""
+    position: int = 0
+    """Position of the batch among those bytes, which are `batch.obj`."""
 
 
 class VisiblePiece(NamedTuple):
@@ -42,7 +44,7 @@ def find_visible(
 ) -> VisiblePiece:
     """Finds those with offsets from `start` up to, not including, `end`. Raises `DecodeError` for damage."""
     batches, next_offset = [], start
-    for header, batch in _committed(fetched, sorted(aborted)):
+    for position, header, batch in _committed(fetched, sorted(aborted)):
         if header.next_offset <= start:
             continue
         next_offset = max(next_offset, header.next_offset)
@@ -51,14 +53,14 @@ def find_visible(
         if batch is not None and header.record_count > 0:
             if compute_crc(batch) != header.crc:
                 raise DecodeError(f"the batch at offset {header.base_offset} is damaged (CRC)")
-            batches.append(VisibleBatch(header, batch))
+            batches.append(VisibleBatch(header, batch, position))
     return VisiblePiece(batches, next_offset)
 
 
 def _committed(
     fetched: bytes, aborted: Sequence[AbortedTransaction]
-) -> Iterator[tuple[BatchHeader, memoryview | None]]:
-    """Yields each whole batch; None in the place of the bytes of one that is not to be seen."""
+) -> Iterator[tuple[int, BatchHeader, memoryview | None]]:
+    """Yields each whole batch and its position; None in the place of the bytes of one that is not to be seen."""
     view = memoryview(fetched)
     hidden: set[int] = set()
     coming = list(reversed(aborted))
@@ -70,8 +72,8 @@ def _committed(
             marker = read_marker(batch) if header.producer_id in hidden else None
             if marker is not None and marker.type is MarkerType.ABORT:
                 hidden.discard(header.producer_id)
-            yield header, None
+            yield position, header, None
         elif header.is_transactional and header.producer_id in hidden:
-            yield header, None
+            yield position, header, None
         else:
-            yield header, batch
+            yield position, header, batch
