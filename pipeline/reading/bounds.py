@@ -15,7 +15,7 @@ LATEST: Final = -1
 """The numbers of ListOffsets, which offsets given as JSON use, too."""
 _NEEDED: Final = 'JSON like {"orders": {"0": 120, "1": 97}} is needed'
 _TIME_MAX: Final = 2**63 - 1
-"""What a request has room for."""
+"""Largest number that a request has room for."""
 _WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 Offsets = dict[TopicPartition, int]
 

@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 BOOTSTRAP_SERVERS: Final = "kafka.bootstrap.servers"
 _INT32_MAX: Final = 2**31 - 1
-"""What a request has room for."""
+"""Largest number that a request has room for."""
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 _ISOLATION: Final = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
