@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from echoless.broker.authentication import session
-from echoless.client import tokens
+from echoless.client import pipelined_connection, tokens
 from echoless.client.async_producer import AsyncProducer
 from echoless.client.command_config import command_options
 from echoless.client.connection_errors import AuthenticationError, ConnectionFailedError
@@ -181,8 +181,12 @@ async def test_tokens_end_under_load_and_each_record_is_stored_once(
 ) -> None:
     """A new token is shown on the open connection before the old one ends; no session ever expires."""
     monkeypatch.setattr(session, "AGAIN_INTERVAL_S", 0.0)
+    monkeypatch.setattr(
+        tokens, "RENEWED_AT", 0.15
+    )  # at 0.8 and 0.85 of short ones a stall would end a session
+    monkeypatch.setattr(pipelined_connection, "RENEWED_AT", 0.2)
     settings = {"listen": "127.0.0.1:0,127.0.0.1:0", "sasl_oauthbearer_clock_skew_seconds": "0"}
-    with TokenServer(authority, lambda: issuer.token(lasts_s=4)) as server:
+    with TokenServer(authority, lambda: issuer.token(lasts_s=16)) as server:
         async with broker(tmp_path, authority, issuer, **settings) as running:
             metrics, count = running.broker.services.metrics, 0
             producing = quick(secured(authority, endpoint(server, authority)), batch_records_max=7)
