@@ -6,10 +6,15 @@ A group or a partition that has none is answered with offset -1, "none". v2: all
 
 A group that is named again is answered once, with what all its mentions ask for. An answer has room for so many bytes:
 once they are used up, the groups that are left get an error with which clients ask for them again.
+
+An error of a group that asking again cures comes with the partitions, which Kafka leaves out. Without them librdkafka never
+reads them (#5586), and aiokafka, which looks at nothing else, takes them for partitions that have no offset. Other clients
+look at the group's error first.
 """
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -43,6 +48,19 @@ GROUPS_FROM: Final = 8
 TOPIC_IDS_FROM: Final = 10
 _TOP_ERROR_FROM: Final = 2
 """The first version with an error of the group."""
+_ASKED_AGAIN: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.STALE_MEMBER_EPOCH,
+    }
+)
+"""Errors of a group that come with its partitions."""
+_ASKED_AT_ONCE: Final = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
+"""Errors after which librdkafka asks again without a pause, a thousand times a second."""
+_PAUSE_S: Final = 0.1
+"""Time before one of these is answered."""
 
 
 class OffsetFetchRequest(NamedTuple):
@@ -134,7 +152,9 @@ async def handle(request: Request, services: Services) -> Answer:
     )
     answers = await ask_all(services, requests)
     answered = {id(group): answer for group, answer in zip(asked, answers, strict=True)}
-    await work_in_turns(_fill(groups, answered, rights, services, has_ids=has_ids))
+    await work_in_turns(_fill(groups, answered, rights, services, version))
+    if any(one.code in _ASKED_AT_ONCE for one in asked):
+        await asyncio.sleep(_PAUSE_S)
     return _fields(version, groups)
 
 
@@ -167,8 +187,7 @@ def _fill(
     answered: dict[int, Any],
     rights: Rights | None,
     services: Services,
-    *,
-    has_ids: bool,
+    version: int,
 ) -> Iterator[None]:
     """Makes the rows of each group, a partition at a time, as long as there is room."""
     left = AnswerRoom()
@@ -184,21 +203,23 @@ def _fill(
                 left.take(len(one.metadata))
                 yield
         if group.topics is None:
+            has_ids = version >= TOPIC_IDS_FROM
             yield from _all_rows(group, found.values(), rights, services, has_ids=has_ids)
         else:
-            yield from _rows(group, found, has_ids=has_ids)
+            yield from _rows(group, found, version)
 
 
 def _rows(
-    group: _Group, found: dict[tuple[str, int], FetchedOffset], *, has_ids: bool
+    group: _Group, found: dict[tuple[str, int], FetchedOffset], version: int
 ) -> Iterator[None]:
+    has_ids, group_code = version >= TOPIC_IDS_FROM, _row_code(group.code, version)
     for key, (name, indexes) in group.order.items():
         partitions: list[dict[str, Any]] = []
         group.rows.append({**_topic_field(key, has_ids=has_ids), "partitions": partitions})
         for index, code in indexes.items():
             one = None if name is None else found.get((name, index))
             group.row_count += 1
-            partitions.append(_row(one or FetchedOffset("", index, error_code=group.code or code)))
+            partitions.append(_row(one or FetchedOffset("", index, error_code=group_code or code)))
             yield
         if not indexes:
             yield
@@ -230,6 +251,16 @@ def _all_rows(
         group.row_count += 1
 
 
+def _row_code(group_code: ErrorCode, version: int) -> ErrorCode:
+    """The error of each partition of a group that has one: the one with which clients of this version ask for it again."""
+    if version < _TOP_ERROR_FROM or group_code not in _ASKED_AGAIN:
+        return group_code
+    if version >= GROUPS_FROM:  # librdkafka
+        return ErrorCode.STALE_MEMBER_EPOCH
+    is_known = group_code is not ErrorCode.COORDINATOR_NOT_AVAILABLE  # to aiokafka
+    return group_code if is_known else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
 def _topic_field(key: str | uuid.UUID, *, has_ids: bool) -> dict[str, Any]:
     """The field of a response's row that names its topic; with ids, an empty name is the id of zeros."""
     return {"topic_id": key or None} if has_ids else {"name": key}
@@ -246,12 +277,12 @@ def _row(one: FetchedOffset) -> dict[str, Any]:
 
 
 def _fields(version: int, groups: list[_Group]) -> dict[str, Any]:
-    """An error of the group has no rows, except in version 1, where they carry it."""
+    """An error of the group has no rows, except in version 1, where they carry it, and where the client is to ask again."""
     rows = [
         {
             "group_id": one.group_id,
             "error_code": one.code,
-            "topics": () if one.code and version >= _TOP_ERROR_FROM else one.rows,
+            "topics": one.rows if _has_rows(one.code, version) else (),
         }
         for one in groups
     ]
@@ -260,15 +291,36 @@ def _fields(version: int, groups: list[_Group]) -> dict[str, Any]:
     return ManyRows(fields) if count > ROWS_PER_TURN else fields
 
 
+def _has_rows(group_code: ErrorCode, version: int) -> bool:
+    return not group_code or version < _TOP_ERROR_FROM or group_code in _ASKED_AGAIN
+
+
 def refuse(refusal: Refusal, _services: Services) -> Answer:
     """The error of each group; in version 1, which has no such error, of each partition."""
-    code = refusal.error.code
+    code, version = refusal.error.code, refusal.request.version
+    row_code = _row_code(code, version)
     groups = [
-        {"group_id": group.group_id, "error_code": code, "topics": ()}
+        {
+            "group_id": group.group_id,
+            "error_code": code,
+            "topics": _refused(group.topics, row_code, version) if code in _ASKED_AGAIN else (),
+        }
         for group in typed(OffsetFetchRequest, refusal.request.body).groups
     ]
-    topics = refused_partitions(refusal, committed_offset=-1, metadata="")
+    topics = refused_partitions(refusal, error_code=row_code, committed_offset=-1, metadata="")
     return {"error_code": code, "topics": topics, "groups": groups}
+
+
+def _refused(topics: tuple[Any, ...] | None, code: ErrorCode, version: int) -> list[dict[str, Any]]:
+    return [
+        {
+            **_topic_field(topic_key(topic), has_ids=version >= TOPIC_IDS_FROM),
+            "partitions": [
+                _row(FetchedOffset("", index, error_code=code)) for index in topic.partition_indexes
+            ],
+        }
+        for topic in topics or ()
+    ]
 
 
 SERVED = Served(API, handle, refuse, Names.PARTITIONS, permit=permits.asked_by_handler)

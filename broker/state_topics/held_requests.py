@@ -1,12 +1,12 @@
-"""Requests that arrive while a shard loads, and their turns once that has ended.
+"""Requests that arrive while a shard cannot answer, and their turns once it can: it loads, or its lead is in doubt.
 
 Processed in one step of the event loop, a thousand commits would hold it for 32 ms. So they take turns, and what arrives
 meanwhile goes behind them: overtaken by a later commit, one would take back what that stored.
 
 Invariant: requests are processed in the order in which they came.
 
-Invariant: once loading has ended, each arrival leaves one request fewer than it found: it adds itself and has two processed.
-So the queue ends however fast others come.
+Invariant: once the shard answers again, each arrival leaves one request fewer than it found: it adds itself and has two
+processed. So the queue ends however fast others come.
 
 Used by `Shard`, which decides what processing means, and what is answered to those that wait too long.
 """
@@ -21,7 +21,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 from echoless.broker.network.promise import Promise
 
 HELD_MAX: Final = 1000
-"""Requests of one shard that may wait until it is loaded."""
+"""Requests of one shard that may wait until it can answer."""
 HELD_S: Final = 1.0
 """Time that a request waits for that."""
 
@@ -82,11 +82,13 @@ class HeldRequests(Generic[Request, Answer]):
     def __init__(
         self,
         process: Callable[[Request], Answer | Promise],
-        refusal_while_loading: Callable[[Request], Answer],
+        refuse: Callable[[Request], Answer],
     ) -> None:
+        """`refuse` answers requests for which there is no room, or no more time."""
         self._process = process
-        self._refusal_while_loading = refusal_while_loading
-        self._is_loading = True
+        self._refuse = refuse
+        self.is_closed = True
+        """Whether requests have to wait; `hold` and `turns` change it."""
         self.waiting: OrderedDict[_Held[Request, Answer], None] = OrderedDict()
         """Others only look whether there are any."""
 
@@ -94,9 +96,10 @@ class HeldRequests(Generic[Request, Answer]):
         return len(self.waiting)
 
     def hold(self, request: Request) -> Answered[Answer]:
-        """Keeps a request until loading has ended, unless that takes long or many wait already."""
+        """Keeps a request until `turns`, unless they come late or many wait already."""
+        self.is_closed = True
         if len(self.waiting) >= HELD_MAX:
-            return self._refusal_while_loading(request)
+            return self._refuse(request)
         held = self._add(request)
         asyncio.get_running_loop().call_later(HELD_S, self._give_up, held)
         return held
@@ -109,14 +112,14 @@ class HeldRequests(Generic[Request, Answer]):
         return held.answered
 
     def turns(self) -> Iterator[None]:
-        """Loading has ended: processes one request at each step, until none is left."""
-        self._is_loading = False
-        while self.waiting:
+        """The shard can answer: processes one request at each step, until none is left or `hold` closes the queue again."""
+        self.is_closed = False
+        while self.waiting and not self.is_closed:
             self._process_oldest()
             yield
 
     def process_all(self) -> None:
-        """Loading has ended, and all will be refused: in this step."""
+        """The shard has ended, and all will be refused: in this step."""
         for _ in self.turns():
             pass
 
@@ -133,8 +136,8 @@ class HeldRequests(Generic[Request, Answer]):
         return True
 
     def _give_up(self, held: _Held[Request, Answer]) -> None:
-        if self._is_loading and self._forget(held):
-            held.give(self._refusal_while_loading(held.request))
+        if self.is_closed and self._forget(held):
+            held.give(self._refuse(held.request))
 
     def _process_oldest(self) -> None:
         if not self.waiting:

@@ -4,7 +4,7 @@ Drives a coordinator (`coordinators/`), which is pure: requests, timers and the 
 timers and records come out as effects. Between an event and its effects there is no `await`.
 
 A shard loads the partition first (`loader.py`); requests that arrive meanwhile are held for a short time, and take turns
-then (`held_requests.py`). It answers only while this broker certainly leads (hazard H1), and keeps nothing once it does
+then (`held_requests.py`); so are those that arrive while the lead is in doubt. It answers only while this broker certainly leads (hazard H1), and keeps nothing once it does
 not. An exception out of the coordinator is a bug: what its step was about may be half changed, and is dropped and loaded
 again, a single group for instance. Only if that is unknown is the whole coordinator.
 
@@ -56,6 +56,8 @@ limited: Final = LimitedLog(logger)
 
 LATE_S: Final = 10.0
 """A shard that has been loading for so long is worth a warning, and another one after each further interval."""
+_LOOK_S: Final = 0.02
+"""Time between two looks whether a doubt about the lead has ended, while requests wait for that."""
 _UNREADABLE: Final = (
     "the %s of %s cannot be served, its log cannot be read: %s; "
     "see `echoless verify`, or let another replica lead; "
@@ -89,7 +91,7 @@ class Shard(ABC, Generic[Core, Request, Answer]):
         self._early: list[Any] = []
         """Events that came while the coordinator began with one item after the other."""
         self._coordinator: Core | None = None
-        self._held = HeldRequests(self._ask_now, self.refusal_while_loading)
+        self._held = HeldRequests(self._process_held, self._refuse_held)
         self._replies: Replies[Request, Answer] = Replies(self._abandoned)
         self._working: set[asyncio.Task[None]] = set()
         self._began_at = asyncio.get_running_loop().time()
@@ -216,10 +218,39 @@ class Shard(ABC, Generic[Core, Request, Answer]):
     # --- requests ---
 
     def ask(self, request: Request) -> Answered[Answer]:
-        """Has the coordinator process a request: once it is loaded, unless that takes long, and after those before it."""
+        """Has the coordinator process a request, after those before it.
+
+        While it loads, and while it is not certain that this broker leads, the request waits, unless that takes long: most
+        doubts end with the same leader, and a client that is refused needlessly may not come back (librdkafka #5586).
+        """
         if self.state is ShardState.LOADING:
             return self._held.hold(request)
+        if self._coordinator is None:
+            return self.refusal(request, self._absence())
+        if not self._leadership.is_certain:
+            return self._ask_in_doubt(request)
         return self._held.join(request) if self._held.waiting else self._ask_now(request)
+
+    def _ask_in_doubt(self, request: Request) -> Answered[Answer]:
+        if not self._leadership.is_held:
+            return self.refusal(request, ErrorCode.NOT_COORDINATOR)
+        is_first = not self._held.is_closed
+        answered = self._held.hold(request)
+        if is_first:
+            self.begin(self._wait_through_doubt(), f"a doubt about {self.partition.name}")
+        return answered
+
+    async def _wait_through_doubt(self) -> None:
+        """Gives requests their turns once there is no doubt any more, or they have not waited so long."""
+        while self._held.waiting and not self._leadership.is_certain:  # noqa: ASYNC110 - for a second
+            await asyncio.sleep(_LOOK_S)
+        await work_in_turns(self._held.turns())
+
+    def _refuse_held(self, request: Request) -> Answer:
+        """The answer to a request that has waited for too long, or found too many waiting."""
+        if self.state is ShardState.LOADING:
+            return self.refusal_while_loading(request)
+        return self.refusal(request, ErrorCode.NOT_COORDINATOR)
 
     @property
     def answers_at_once(self) -> bool:
@@ -232,11 +263,14 @@ class Shard(ABC, Generic[Core, Request, Answer]):
         """Appends what requests of this turn of the loop have changed, so that the next request finds it stored."""
         self._appends.append_now()
 
-    def _ask_now(self, request: Request) -> Answer | Promise:
+    def _process_held(self, request: Request) -> Answer | Promise:
         if self._coordinator is None:
             return self.refusal(request, self._absence())
         if not self._leadership.is_certain:
             return self.refusal(request, ErrorCode.NOT_COORDINATOR)
+        return self._ask_now(request)
+
+    def _ask_now(self, request: Request) -> Answer | Promise:
         awaited = self._replies.expect(request)
         self.step(Requested(awaited.reply_id, request))
         if awaited.given is not None:

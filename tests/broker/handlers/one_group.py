@@ -216,20 +216,8 @@ async def committed(
 ) -> list[tuple[Any, ...]]:
     """Topic, partition, offset, metadata and code of each row of an OffsetFetch; None asks for all."""
     many = version >= offset_fetch.GROUPS_FROM
-    kind = "OffsetFetchRequestTopics" if many else "OffsetFetchRequestTopic"
     field = "topic_id" if version >= offset_fetch.TOPIC_IDS_FROM else "name"
-    topics = None
-    if partitions is not None:
-        topics = tuple(
-            nested("offset_fetch", version, kind)(**{field: key}, partition_indexes=indexes)
-            for key, indexes in partitions.items()
-        )
-    fields: dict[str, Any] = {"group_id": group, "topics": topics}
-    if many:
-        group_class = nested("offset_fetch", version, "OffsetFetchRequestGroup")
-        if version >= 9:
-            fields |= {"member_id": None, "member_epoch": -1}
-        fields = {"groups": (group_class(**fields),)}
+    fields = committed_body(partitions, version, group=group)
     answer = await call(kafka, "offset_fetch", version, require_stable=True, **fields)
     if many:
         (answer,) = answer.groups
@@ -247,6 +235,31 @@ async def committed(
         for topic in answer.topics
         for row in topic.partitions
     ]
+
+
+def committed_body(
+    partitions: Mapping[str | uuid.UUID, tuple[int, ...]] | None,
+    version: int,
+    *,
+    group: str = GROUP,
+) -> dict[str, Any]:
+    """The fields of an OffsetFetch of one group; None asks for all partitions."""
+    many = version >= offset_fetch.GROUPS_FROM
+    kind = "OffsetFetchRequestTopics" if many else "OffsetFetchRequestTopic"
+    field = "topic_id" if version >= offset_fetch.TOPIC_IDS_FROM else "name"
+    topics = None
+    if partitions is not None:
+        topics = tuple(
+            nested("offset_fetch", version, kind)(**{field: key}, partition_indexes=indexes)
+            for key, indexes in partitions.items()
+        )
+    fields: dict[str, Any] = {"group_id": group, "topics": topics}
+    if many:
+        group_class = nested("offset_fetch", version, "OffsetFetchRequestGroup")
+        if version >= 9:
+            fields |= {"member_id": None, "member_epoch": -1}
+        fields = {"groups": (group_class(**fields),)}
+    return fields
 
 
 async def two_members(kafka: RawConnection, other: RawConnection) -> tuple[Any, Any]:

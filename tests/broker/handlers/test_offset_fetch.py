@@ -7,7 +7,7 @@ import pytest
 from echoless.broker.handlers import answer_room
 from echoless.broker.handlers.offset_fetch import API, GROUPS_FROM, TOPIC_IDS_FROM
 from echoless.protocol.errors import ErrorCode
-from tests.broker.handlers.one_group import commit, committed, created
+from tests.broker.handlers.one_group import call, commit, committed, committed_body, created
 from tests.support.in_process import Running
 from tests.support.raw_client import RawConnection, create_topic, nested
 
@@ -58,6 +58,28 @@ async def test_another_broker_has_to_be_asked(kafka: RawConnection, version: int
         return
     (row,) = await committed(kafka, {key: (0,)}, version)
     assert row[-1] is ErrorCode.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize(
+    ("versions", "code"),
+    [
+        (range(1, GROUPS_FROM), ErrorCode.NOT_COORDINATOR),
+        (range(GROUPS_FROM, TOPIC_IDS_FROM), ErrorCode.STALE_MEMBER_EPOCH),
+    ],
+)
+async def test_partitions_of_a_refused_group_are_to_be_asked_for_again(
+    kafka: RawConnection, versions: range, code: ErrorCode
+) -> None:
+    """Their rows say so: without them librdkafka never asks again, and aiokafka takes them for not committed."""
+    for version in versions:
+        body = committed_body({"t": (3, 0)}, version)
+        answer = await call(kafka, "offset_fetch", version, require_stable=True, **body)
+        (group,) = answer.groups if version >= GROUPS_FROM else (answer,)
+        assert version == 1 or group.error_code == ErrorCode.NOT_COORDINATOR
+        (topic,) = group.topics
+        rows = [(row.partition_index, row.committed_offset) for row in topic.partitions]
+        assert rows == [(3, -1), (0, -1)]
+        assert {row.error_code for row in topic.partitions} == {code}
 
 
 async def test_each_of_several_groups_is_answered(kafka: RawConnection) -> None:

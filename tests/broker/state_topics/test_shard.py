@@ -214,8 +214,11 @@ async def test_requests_held_while_the_lead_is_lost_are_refused_at_once() -> Non
 
 
 @pytest.mark.parametrize("later", [False, True])
-async def test_nothing_is_answered_while_the_lead_is_in_doubt(*, later: bool) -> None:
+async def test_nothing_is_answered_while_the_lead_is_in_doubt(
+    monkeypatch: pytest.MonkeyPatch, *, later: bool
+) -> None:
     """H1: a paused broker that wakes up may have a successor, so it answers 16, whatever it knows."""
+    monkeypatch.setattr(held_module, "HELD_S", 0)
     one = Sharded()
     shard = await one.serving()
     if later:
@@ -230,6 +233,39 @@ async def test_nothing_is_answered_while_the_lead_is_in_doubt(*, later: bool) ->
     assert [type(event) for event in one.coordinator.events] == (
         [Requested, AppendFailed] if later else []
     )
+
+
+async def test_requests_wait_through_a_doubt_and_keep_their_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Most doubts end with the same leader; and again in the next doubt."""
+    monkeypatch.setattr(held_module, "HELD_S", WITHIN_S)
+    one = Sharded()
+    shard = await one.serving()
+    for doubt in range(2):
+        one.led.fencing.is_proved = False
+        asked = [asyncio.ensure_future(answer_of(shard)) for _ in range(3)]
+        await asyncio.sleep(0)
+        assert len(one.coordinator.events) == 3 * doubt
+        one.led.fencing.is_proved = True
+        assert await asyncio.gather(*asked) == [ALIVE] * 3
+        replies = [event.reply_id for event in one.coordinator.events]  # type: ignore[union-attr]
+        assert replies == sorted(replies)
+
+
+async def test_requests_that_wait_through_a_doubt_are_refused_with_the_lead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At once: the client has to look for another broker. So is one that comes before this broker has noticed."""
+    monkeypatch.setattr(held_module, "HELD_S", WITHIN_S)
+    one = Sharded()
+    shard = await one.serving()
+    one.led.fencing.is_proved = False
+    asked = asyncio.ensure_future(answer_of(shard))
+    await asyncio.sleep(0)
+    shard.lose()
+    assert await asked == HeartbeatAnswer(ErrorCode.NOT_COORDINATOR)
+    assert one.coordinator.events == []
 
 
 async def test_a_bug_costs_the_connection_of_its_request() -> None:
