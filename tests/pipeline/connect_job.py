@@ -12,11 +12,9 @@ from typing import Any, Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.connect.client.core import DefaultChannelBuilder
 
 from echoless.pipeline.exactly_once.data_source import register
 from echoless.pipeline.exactly_once.sink import ExactlyOnceSink
-from echoless.testkit.free_ports import free_port
 from tests.pipeline.secure_job import run
 
 ROWS = 20
@@ -26,10 +24,7 @@ _QUERY_S: Final = 300
 
 def main(address: str, directory: Path) -> None:
     """Writes `ROWS` rows in each way that there is."""
-    port = free_port()  # Spark's own is the same for all
-    DefaultChannelBuilder.default_port = staticmethod(lambda: port)  # type: ignore[method-assign]
-    builder = SparkSession.builder.remote("local[2]")
-    spark = builder.config("spark.connect.grpc.binding.port", port).getOrCreate()
+    spark = SparkSession.builder.remote("local[2]").getOrCreate()
     register(spark)
     options = {"kafka.bootstrap.servers": address, "topic": "orders"}
     own = {**options, "sinkName": "job", "ledgerLocation": str(directory / "ledger")}

@@ -16,7 +16,7 @@ from tests.pipeline.tools import SPARK_CONNECT
 from tests.support.echoless import REPOSITORY, SOURCES
 from tests.toolchain import require
 
-_TIMEOUT_S = 1500
+_TIMEOUT_S = 900
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.time_limit(_TIMEOUT_S + 60)]
 
