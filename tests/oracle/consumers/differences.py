@@ -21,7 +21,10 @@ TOLD_AGAIN: Final = "told again"
 """A heartbeat that names fewer partitions than the member has."""
 EXPRESSION_FIRST: Final = "expression first"
 """Echoless refuses a regular expression before it looks at the group."""
+REFUSED_ROWS: Final = "rows of a refused fetch"
+"""OffsetFetch of a stale epoch: Echoless names the partitions, so that librdkafka asks for them again."""
 INVALID_REGEX: Final = 128
+STALE_MEMBER_EPOCH: Final = 113
 NAMES: Final = (
     JOINS_AGAIN,
     PREVIOUS_EPOCH,
@@ -30,8 +33,9 @@ NAMES: Final = (
     EARLIER_EPOCH,
     TOLD_AGAIN,
     EXPRESSION_FIRST,
+    REFUSED_ROWS,
 )
-ENDS: Final = frozenset(NAMES) - {TOLD_AGAIN, EXPRESSION_FIRST}
+ENDS: Final = frozenset(NAMES) - {TOLD_AGAIN, EXPRESSION_FIRST, REFUSED_ROWS}
 """After these the two groups go separate ways: the history ends."""
 
 
@@ -52,6 +56,8 @@ def explain(
         return JOINS_AGAIN
     if known is not None and sent is not None and JOINS < sent < known and codes[1] == 0:
         return PREVIOUS_EPOCH
+    if step.api == "offset_fetch":
+        return REFUSED_ROWS if all(map(_is_refused, kafka["groups"], echoless["groups"])) else ""
     if step.api == "offset_commit":
         return EARLIER_EPOCH if (_codes(kafka), _codes(echoless)) == ({113}, {0}) else ""
     if codes != (0, 0) or not _differs_in_partitions(kafka, echoless, known, ours):
@@ -61,6 +67,12 @@ def explain(
     if _assignor(theirs) == "uniform":
         return _explain_shares(theirs["groups"][0]["members"], ours["groups"][0]["members"])
     return ""
+
+
+def _is_refused(theirs: Any, ours: Any) -> bool:
+    """Whether both refuse the group alike, and only Echoless has rows."""
+    codes = {STALE_MEMBER_EPOCH}
+    return {theirs["error_code"], ours["error_code"], *_codes(ours)} == codes and not _codes(theirs)
 
 
 def _differs_in_partitions(kafka: Any, echoless: Any, known: int | None, ours: Any) -> bool:
