@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Generator, Sequence
 from typing import Final
 
 from echoless.broker.records.in_flight import BatchesByTopic, TopicKey
 from echoless.broker.records.produce import is_transactional
 from echoless.protocol.errors import ErrorCode
 from echoless.protocol.produce import PartitionProduced
-from echoless.protocol.record_batch import read_header
+from echoless.protocol.record_batch import Buffer, read_header
 
 TRANSACTIONS_REFUSED: Final = PartitionProduced(
     0,
@@ -56,9 +56,26 @@ class RefusedRows:
 def refused_rows(
     topics: BatchesByTopic, transactional_id: str | None, *, are_served: bool
 ) -> RefusedRows | None:
-    """The refusals of a request; None nearly always. `are_served`: whether transactions are."""
+    """The refusals of a request of few rows; None nearly always. `are_served`: whether transactions are."""
     whole = refused_whole(topics, transactional_id, are_served=are_served)
     repeated = _listed_twice(topics)
+    return RefusedRows(whole, repeated) if whole is not None or repeated else None
+
+
+def refused_rows_by_steps(
+    topics: BatchesByTopic, transactional_id: str | None, *, are_served: bool
+) -> Generator[None, None, RefusedRows | None]:
+    """Looks for the refusals of a request of many rows, one row at each step."""
+    seen: set[tuple[TopicKey, int]] = set()
+    repeated: set[tuple[TopicKey, int]] = set()
+    producers: set[tuple[int, int]] = set()
+    for topic, partitions in topics:
+        for index, records in partitions:
+            (repeated if (topic, index) in seen else seen).add((topic, index))
+            if is_transactional(records):
+                producers.add(_producer_in(records))
+            yield
+    whole = _whole(producers, transactional_id, are_served=are_served)
     return RefusedRows(whole, repeated) if whole is not None or repeated else None
 
 
@@ -69,18 +86,30 @@ def refused_whole(
 
     All transactional batches of a request have one producer id and epoch.
     """
+    producers = {
+        _producer_in(records)
+        for _, partitions in topics
+        for _, records in partitions
+        if is_transactional(records)
+    }
+    return _whole(producers, transactional_id, are_served=are_served)
+
+
+def _whole(
+    producers: Collection[tuple[int, int]], transactional_id: str | None, *, are_served: bool
+) -> PartitionProduced | None:
     if transactional_id is not None and not are_served:
         return TRANSACTIONS_REFUSED
-    producers: set[tuple[int, int]] = set()
-    for _, partitions in topics:
-        for _, records in partitions:
-            if is_transactional(records):
-                if transactional_id is None:
-                    return refused_transaction(are_served=are_served)
-                assert records is not None
-                header = read_header(records)
-                producers.add((header.producer_id, header.producer_epoch))
+    if producers and transactional_id is None:
+        return refused_transaction(are_served=are_served)
     return _SEVERAL_PRODUCERS if len(producers) > 1 else None
+
+
+def _producer_in(records: Buffer | None) -> tuple[int, int]:
+    """The producer id and epoch of a transactional batch."""
+    assert records is not None
+    header = read_header(records)
+    return header.producer_id, header.producer_epoch
 
 
 def refused_transaction(*, are_served: bool) -> PartitionProduced:

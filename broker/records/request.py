@@ -33,7 +33,12 @@ from echoless.broker.records.in_flight import (
     Unsettled,
 )
 from echoless.broker.records.produce import is_transactional, produce_batch
-from echoless.broker.records.refused_rows import RefusedRows, refused_rows, refused_transaction
+from echoless.broker.records.refused_rows import (
+    RefusedRows,
+    refused_rows,
+    refused_rows_by_steps,
+    refused_transaction,
+)
 from echoless.protocol.produce import PartitionProduced, TopicProduced
 from echoless.protocol.record_batch import Buffer
 
@@ -123,8 +128,8 @@ def _append_by_steps(
     flight: InFlightProduce, topics: BatchesByTopic, transactional_id: str | None, rows: _Rows
 ) -> Iterator[None]:
     """Adds the outcome of one partition per step to `rows`; a topic without partitions takes one too."""
-    refused = refused_rows(topics, transactional_id, are_served=flight.parts.ask is not None)
-    yield
+    are_served = flight.parts.ask is not None
+    refused = yield from refused_rows_by_steps(topics, transactional_id, are_served=are_served)
     for topic, partitions in topics:
         outcomes: list[_RowOutcome] = []
         rows.append((topic, outcomes))

@@ -86,16 +86,16 @@ def _into_sink(spark: SparkSession, rows: DataFrame, options: Options) -> DataSt
     servers = {"kafka.bootstrap.servers": options.bootstrap_servers, **options.sink_options}
     if options.sink == STOCK:
         return rows.writeStream.format("kafka").options(topic=options.topic, **servers)
-    from echoless.pipeline import exactly_once
+    from echoless.spark import ExactlyOnceSink, register
 
     if options.sink == DATA_SOURCE:
-        exactly_once.register(spark)
+        register(spark)
         return rows.writeStream.format("echoless").options(
             topic=options.topic, sinkName="proof", **servers
         )
     if "ledgerLocation" not in servers:
         servers["ledgerLocation"] = f"{options.checkpoint}/echoless-ledger"
-    sink = exactly_once.ExactlyOnceSink(servers, name="proof", topic=options.topic)
+    sink = ExactlyOnceSink(servers, name="proof", topic=options.topic)
     return rows.writeStream.foreachBatch(sink)
 
 
