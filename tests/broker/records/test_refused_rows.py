@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from echoless.broker.records.in_flight import BatchesByTopic
 from echoless.broker.records.refused_rows import (
     RefusedRows,
     refused_rows,
@@ -21,7 +22,9 @@ _TOPICS = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.lists(_ROWS, max_si
 
 
 @given(_TOPICS, st.sampled_from([None, "t"]), st.booleans())
-def test_many_rows_are_refused_as_few_are(topics, transactional_id, are_served) -> None:
+def test_many_rows_are_refused_as_few_are(
+    topics: BatchesByTopic, transactional_id: str | None, are_served: bool
+) -> None:
     """A step for each row: 50,000 of them took 40 ms."""
     steps = refused_rows_by_steps(topics, transactional_id, are_served=are_served)
     for _ in range(sum(len(rows) for _, rows in topics)):
@@ -32,7 +35,7 @@ def test_many_rows_are_refused_as_few_are(topics, transactional_id, are_served) 
     assert answers(ended.value.value, topics) == answers(few, topics)
 
 
-def answers(refused: RefusedRows | None, topics) -> list[object]:
+def answers(refused: RefusedRows | None, topics: BatchesByTopic) -> list[object]:
     if refused is None:
         return []
     return [refused.take(topic, index) for topic, rows in topics for index, _ in rows]
