@@ -31,7 +31,10 @@ def free_address() -> str:
 
 
 def free_port() -> int:
-    """A free TCP port of 127.0.0.1 that nobody has been given, here or in another process."""
+    """A free TCP port of 127.0.0.1 that nobody has been given, here or in another process.
+
+    Raises `OSError` if none is free, or the file of claims in /tmp cannot be opened.
+    """
     for _ in range(_TRIES):
         port = _RANDOM.choice(_PORTS)
         if port not in _given and _claim(port):
@@ -42,8 +45,9 @@ def free_port() -> int:
 
 
 def _claim(port: int) -> bool:
+    claims = _claims()
     try:
-        fcntl.lockf(_claims(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+        fcntl.lockf(claims, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
     except OSError:
         return False
     return True
@@ -53,7 +57,7 @@ def _claim(port: int) -> bool:
 def _claims() -> int:
     """The file of claims; open as long as the process, because closing it would give them up."""
     path = _CLAIMS_IN / f"echoless-test-ports-{os.getuid()}"
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 
 def is_free(port: int) -> bool:

@@ -20,7 +20,9 @@ def describe_unanswered(events: Sequence[Mapping[str, Any]]) -> str:
     """
     unanswered: dict[str, Mapping[str, Any]] = {}
     for event in events:
-        client = str(event.get("client_id") or event.get("address", ""))
+        client = event.get("client_id")
+        if not client:  # a broker that asks another one
+            continue
         lost = unanswered.get(client)
         if event.get("action") in _LOSING:
             unanswered[client] = event

@@ -4,9 +4,10 @@ Drives a coordinator (`coordinators/`), which is pure: requests, timers and the 
 timers and records come out as effects. Between an event and its effects there is no `await`.
 
 A shard loads the partition first (`loader.py`); requests that arrive meanwhile are held for a short time, and take turns
-then (`held_requests.py`); so are those that arrive while the lead is in doubt. It answers only while this broker certainly leads (hazard H1), and keeps nothing once it does
-not. An exception out of the coordinator is a bug: what its step was about may be half changed, and is dropped and loaded
-again, a single group for instance. Only if that is unknown is the whole coordinator.
+then (`held_requests.py`); so are those that arrive while the lead is in doubt. It answers only while this broker certainly
+leads (hazard H1), and keeps nothing once it does not. An exception out of the coordinator is a bug: what its step was about
+may be half changed, and is dropped and loaded again, a single group for instance. Only if that is unknown is the whole
+coordinator.
 
 Each kind of state has a subclass, which knows its coordinator, what is answered without one, and the effects that only
 that coordinator has: `broker/groups/shard.py`.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from echoless.testkit import free_ports
 from echoless.testkit.free_ports import free_address
 
 COUNT = 300
@@ -54,3 +57,16 @@ module._PORTS, module._TRIES = range(31_000, {31_000 + COUNT + 100}), {COUNT + 1
             check=True,
         )
         assert len(set(ended.stdout.split())) == COUNT
+
+
+def test_file_of_claims_that_cannot_be_opened_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Not that every port is taken; and a link that somebody else has put there is not followed."""
+    monkeypatch.setattr(free_ports, "_CLAIMS_IN", tmp_path)
+    monkeypatch.setattr(free_ports, "_claims", free_ports._claims.__wrapped__)
+    place = tmp_path / f"echoless-test-ports-{os.getuid()}"
+    place.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="echoless-test-ports"):
+        free_address()
+    assert not (tmp_path / "elsewhere").exists()

@@ -46,5 +46,7 @@ def test_lost_request_is_told_apart_and_other_faults_say_nothing() -> None:
 
 
 def test_lines_about_no_client_say_nothing() -> None:
+    """A broker whose question to another one is lost has no timeout that a test could shorten."""
+    assert describe_unanswered([fault(2, client="") | {"address": "127.0.0.1:5"}]) == ""
     assert describe_unanswered([{"event": "lost", "count": 3}]) == ""
     assert describe_unanswered([]) == ""
